@@ -1,0 +1,58 @@
+# `make test` is all a fresh clone needs: it makes .venv, installs into it, and runs every check.
+
+PYTHON      ?= python3
+PYTEST_ARGS ?=
+BENCH_ARGS  ?=
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The order of the checks is part of the contract, under -j too.
+.NOTPARALLEL:
+.PHONY: help install test check lint types contracts unit format bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Make .venv and install remora with its dev tools, when pyproject.toml changed
+
+test: lint types contracts unit ## Run every check and all tests; stop at the first failure
+
+check: lint types contracts ## Run every check but the tests
+
+lint: $(STAMP) ## Check style and formatting, change nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(STAMP) ## Check types
+	$(BIN)/mypy
+
+contracts: $(STAMP) ## Check which package may import which
+	$(BIN)/lint-imports --no-logo
+
+unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+format: $(STAMP) ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP) ## Run the kernel benchmark; pass options with BENCH_ARGS
+	$(BIN)/python benchmarks/kernel.py $(BENCH_ARGS)
+
+clean: ## Remove caches and build output, keep .venv
+	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,323 @@
+"""The scheduler: what waits, and the cycle that places it whenever something changed.
+
+    1. virtual clusters that lost nodes get them again
+    2. the queue of virtual clusters moves up
+    3. placement groups and workloads are tried in the order in which they came
+    4. as long as that placed something that others may follow, again
+
+Requests that are equal get the same answer, so of each kind only the first in line is decided; the rest wait behind it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+
+from remora.errors import InvalidVirtualClusterError
+from remora.kernel import shares
+from remora.kernel.cluster import Cluster
+from remora.kernel.explain import Explanation
+from remora.kernel.explain_clusters import explain_cluster, explain_group, explain_request
+from remora.kernel.gang import Gang, Item
+from remora.kernel.nodes import Node
+from remora.kernel.placement import decide
+from remora.kernel.reserving import dissolve, reserve
+from remora.kernel.tree import QUEUED, READY, VCluster
+from remora.kernel.whatif import could_ever_reserve, emptied
+from remora.kernel.workloads import Group, Host, Workload
+from remora.model.groups import GroupRequest
+from remora.model.labels import Labels
+from remora.model.requests import Request
+from remora.model.resources import Resources, show_amounts
+from remora.model.taints import Tolerations
+from remora.model.virtual_clusters import VirtualCluster
+
+_Line = deque[Workload]
+_Entry = Request | Group
+
+
+class Scheduler:
+    """A cluster, what waits for it, and everything that can happen to either.
+
+    ``on_change`` is told of every workload, group or virtual cluster that was just placed, made ready or put back.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.cluster = Cluster(seed)
+        self.waiting: dict[_Entry, _Line] = {}
+        self.queue: list[VCluster] = []
+        self.on_change: Callable[[Workload | Group | VCluster], None] = lambda _: None
+        self._order = 0
+
+    # Nodes
+
+    def add_node(self, node_id: str, total: Resources, labels: Labels = (), taints: Labels = ()) -> Node:
+        node = self.cluster.add_node(node_id, total, labels, taints)
+        self.settle()
+        return node
+
+    def remove_node(self, node_id: str) -> None:
+        """What ran there is placed again, ahead of those that came later."""
+        workloads, groups, _ = self.cluster.remove_node(self.cluster.nodes.get(node_id))
+        for workload in workloads:
+            self._wait(workload)
+            self.on_change(workload)
+        for group in groups:
+            self.waiting[group] = deque()
+            self.on_change(group)
+        self.settle()
+
+    def relabel(self, node_id: str, set_: Labels = (), drop: tuple[str, ...] = ()) -> None:
+        self.cluster.nodes.relabel(self.cluster.nodes.get(node_id), set_, drop)
+        self.settle()
+
+    def retaint(self, node_id: str, set_: Labels = (), drop: tuple[str, ...] = ()) -> None:
+        self.cluster.nodes.retaint(self.cluster.nodes.get(node_id), set_, drop)
+        self.settle()
+
+    # Work
+
+    def submit(self, workload_id: str, request: Request, labels: Labels = ()) -> Workload:
+        if request.cluster is not None:
+            self.cluster.tree.get(request.cluster)
+        workload = Workload(workload_id, request, labels, self._next())
+        line = self.waiting.get(request)
+        # Behind an equal one that waits it waits too, unless placed work tells them apart by their labels.
+        if (line is None or self.cluster.refusals) and self._try(workload):
+            if self._followers():
+                self.settle()
+            return workload
+        self._wait(workload)
+        return workload
+
+    def submit_group(self, group_id: str, request: GroupRequest) -> Group:
+        if request.cluster is not None:
+            self.cluster.tree.get(request.cluster)
+        group = Group(group_id, request, self._next())
+        if not self._try_group(group):
+            self.waiting[group] = deque()
+        return group
+
+    def finish(self, workload: Workload) -> None:
+        """It is done, or withdrawn while it waited."""
+        if workload.placed:
+            self._release(workload)
+            self.settle()
+            return
+        line = self.waiting[workload.request]
+        line.remove(workload)
+        if not line:
+            del self.waiting[workload.request]
+
+    def fail(self, workload: Workload) -> None:
+        """It died and is placed again under today's rules, ahead of those that came later."""
+        if workload.placed:
+            self._release(workload)
+            self._wait(workload)
+            self.on_change(workload)
+            self.settle()
+
+    def finish_group(self, group: Group) -> None:
+        self.waiting.pop(group, None)
+        if group.hosts:
+            self.cluster.release_group(group)
+            self._trim(group.request.cluster)
+        self.settle()
+
+    # Virtual clusters
+
+    def create_cluster(
+        self, spec: VirtualCluster, parent: VCluster | None = None, priority: int = 0, tolerations: Tolerations | None = None
+    ) -> VCluster:
+        """Reserved now or queued; refused when its parent could never hold it."""
+        tree = self.cluster.tree
+        vcluster = VCluster(f"vc-{tree.made + 1}", spec, parent, priority, self._next(), tolerations or Tolerations())
+        if (parent is None or parent.state == READY) and not could_ever_reserve(self.cluster, vcluster):
+            where = f"its parent {parent.cluster_id}" if parent else f"the cluster of {len(self.cluster.nodes.by_id)} nodes"
+            raise InvalidVirtualClusterError(
+                f"the minimum of {show_amounts(vcluster.minimum())} can never fit {where}, even when nothing else runs: "
+                "ask for less, or for smaller fixed-size nodes"
+            )
+        tree.made += 1
+        tree.add(vcluster)
+        self.queue.append(vcluster)
+        self.queue.sort(key=lambda queued: (-queued.priority, queued.order))
+        self._admit()
+        return vcluster
+
+    def destroy_cluster(self, vcluster: VCluster) -> list[Workload | Group]:
+        """Its children, its work, then itself; what of the work was ended."""
+        ended: list[Workload | Group] = []
+        for child in list(vcluster.children.values()):
+            ended += self.destroy_cluster(child)
+        for workload in [work for work in self.cluster.placed.values() if work.request.cluster == vcluster.cluster_id]:
+            self.cluster.release(workload)
+            ended.append(workload)
+        for entry in [entry for entry in self.waiting if _cluster_of(entry) == vcluster.cluster_id]:
+            ended.extend([entry] if isinstance(entry, Group) else self.waiting[entry])
+            del self.waiting[entry]
+        for group in [group for group in self.cluster.groups.values() if group.request.cluster == vcluster.cluster_id]:
+            self.cluster.release_group(group)
+            if group not in ended:
+                ended.append(group)
+        if vcluster in self.queue:
+            self.queue.remove(vcluster)
+        dissolve(self.cluster, vcluster)
+        if vcluster.parent is not None:
+            shares.trim(self.cluster, vcluster.parent)
+        self.settle()
+        return ended
+
+    # The cycle
+
+    def settle(self) -> None:
+        """Place whatever can be placed now."""
+        self._repair()
+        self._admit()
+        while self._place_waiting() and self._followers():
+            pass
+
+    def explain(self, item: Workload | Group | VCluster) -> Explanation:
+        """Why it waits; an empty reason when it does not."""
+        if isinstance(item, VCluster):
+            rivals = [queued for queued in self.queue if queued.parent is item.parent]
+            position = rivals.index(item) + 1 if item in rivals else 0
+            ahead = next((rival for rival in rivals[: max(position - 1, 0)] if self._holds_up(rival, item)), None)
+            return explain_cluster(self.cluster, item, position, ahead)
+        if item.placed:
+            return Explanation("")
+        if isinstance(item, Group):
+            return explain_group(self.cluster, item)
+        return explain_request(self.cluster, item.request, item.labels, item.workload_id)
+
+    def _repair(self) -> None:
+        for vcluster in self.cluster.tree.clusters.values():
+            if vcluster.state == READY and not vcluster.whole and reserve(self.cluster, vcluster):
+                self.on_change(vcluster)
+
+    def _admit(self) -> None:
+        """Highest priority first, then first come; nobody overtakes one that needs the same resources and could still get
+        them, and one that can never fit as things are holds nobody up."""
+        passed_over: list[VCluster] = []
+        for vcluster in list(self.queue):
+            if vcluster.parent is not None and vcluster.parent.state != READY:
+                continue
+            if any(self._holds_up(earlier, vcluster) for earlier in passed_over):
+                continue
+            if reserve(self.cluster, vcluster):
+                self.queue.remove(vcluster)
+                self.on_change(vcluster)
+            else:
+                passed_over.append(vcluster)
+
+    def _holds_up(self, earlier: VCluster, later: VCluster) -> bool:
+        return (
+            earlier.state == QUEUED
+            and earlier.parent is later.parent
+            and bool(earlier.needs() & later.needs())
+            and could_ever_reserve(self.cluster, earlier)
+        )
+
+    def _place_waiting(self) -> bool:
+        """One pass over what waits, oldest first; whether anything was placed."""
+        placed = False
+        heap = [(_head(entry, line), entry) for entry, line in self.waiting.items()]
+        heap = sorted(heap, key=lambda pair: pair[0])
+        ordered = [(order, index, entry) for index, (order, entry) in enumerate(heap)]
+        heapq.heapify(ordered)
+        while ordered:
+            _, index, entry = heapq.heappop(ordered)
+            if isinstance(entry, Group):
+                if self._try_group(entry):
+                    del self.waiting[entry]
+                    placed = True
+                    self.on_change(entry)
+                continue
+            line = self.waiting[entry]
+            workload = self._first_placeable(line)
+            if workload is None:
+                continue
+            placed = True
+            if line:
+                heapq.heappush(ordered, (line[0].order, index, entry))
+            else:
+                del self.waiting[entry]
+            self.on_change(workload)
+        return placed
+
+    def _first_placeable(self, line: _Line) -> Workload | None:
+        """Equal requests fail alike, except where placed work tells them apart by their labels."""
+        for workload in line if self.cluster.refusals else [line[0]]:
+            if self._try(workload):
+                line.remove(workload)
+                return workload
+        return None
+
+    def _try(self, workload: Workload) -> bool:
+        host = decide(self.cluster, workload.request, workload.labels, workload.workload_id)
+        if host is None:
+            return False
+        self.cluster.place(workload, host)
+        return True
+
+    def _try_group(self, group: Group) -> bool:
+        request = group.request
+        space = self.cluster.tree.get(request.cluster) if request.cluster is not None else None
+        if space is not None and space.state != READY:
+            return False
+        for option, bundles in enumerate(request.options):
+            taken: list[Host | None] = [None] * len(bundles)
+            if group.hosts and group.option == option:
+                taken = group.hosts
+            hosts = self._gang(self.cluster, space, group, option, taken)
+            if hosts is not None:
+                if group.option != option:
+                    self.cluster.release_group(group)
+                self.cluster.place_group(group, option, hosts)
+                return True
+            if option + 1 < len(request.options) and self._could_ever(group, option, space):
+                return False
+        return False
+
+    def _could_ever(self, group: Group, option: int, space: VCluster | None) -> bool:
+        twin, inner = emptied(self.cluster, space)
+        return self._gang(twin, inner, group, option, [None] * len(group.request.options[option])) is not None
+
+    @staticmethod
+    def _gang(
+        cluster: Cluster, space: VCluster | None, group: Group, option: int, taken: list[Host | None]
+    ) -> list[Host] | None:
+        items = [Item(bundle.resources, bundle.nodes) for bundle in group.request.options[option]]
+        return Gang(cluster, space, items, group.request.strategy, taken, by_node=True).place()
+
+    def _wait(self, workload: Workload) -> None:
+        line = self.waiting.setdefault(workload.request, deque())
+        if line and line[-1].order > workload.order:
+            line.append(workload)
+            self.waiting[workload.request] = deque(sorted(line, key=lambda waiting: waiting.order))
+        else:
+            line.append(workload)
+
+    def _release(self, workload: Workload) -> None:
+        self.cluster.release(workload)
+        self._trim(workload.request.cluster)
+
+    def _trim(self, cluster_id: str | None) -> None:
+        if cluster_id is not None:
+            shares.trim(self.cluster, self.cluster.tree.get(cluster_id))
+
+    def _followers(self) -> bool:
+        return any(isinstance(entry, Request) and entry.follows for entry in self.waiting)
+
+    def _next(self) -> int:
+        self._order += 1
+        return self._order
+
+
+def _head(entry: _Entry, line: _Line) -> int:
+    return entry.order if isinstance(entry, Group) else line[0].order
+
+
+def _cluster_of(entry: _Entry) -> str | None:
+    return entry.request.cluster if isinstance(entry, Group) else entry.cluster

@@ -1,0 +1,77 @@
+"""What every rule shares: the query it is asked, the screens it answers with, the changes it suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from remora.kernel.nodesets import NodeSet, without
+from remora.model.labels import Labels
+from remora.model.requests import NodeClass, Request
+
+if TYPE_CHECKING:
+    from remora.kernel.cluster import Cluster
+
+
+class Query(NamedTuple):
+    """One request with one of its choices, for one newcomer with its own labels and id."""
+
+    request: Request
+    choice: NodeClass
+    labels: Labels = ()
+    workload_id: str = ""
+
+
+class Screen(NamedTuple):
+    """One hard constraint: ``nodes`` are the ones that pass (``wanted``) or the ones that are refused."""
+
+    nodes: NodeSet
+    wanted: bool
+    rule: Rule
+    subject: Any
+
+    def passing(self, among: NodeSet) -> NodeSet:
+        return among & self.nodes if self.wanted else without(among, self.nodes)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that a person can do. ``action`` and ``subject`` are for programs, ``text`` is for people.
+
+    Actions: ``tolerate`` (a taint key), ``drop_selector`` (an expression), ``drop_node_any`` (expressions),
+    ``drop_affinity`` (owner and expressions), ``drop_pin`` (a node id), ``drop_label`` (a label of the newcomer),
+    ``free`` (node id, resource, units), ``reduce`` (resource, units to ask for at most), ``add_node`` (resources, labels).
+    """
+
+    action: str
+    subject: Any
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"action": self.action, "text": self.text}
+
+
+class Rule(Protocol):
+    name: str
+
+    def screens(self, cluster: Cluster, query: Query) -> Iterable[Screen]:
+        """The hard constraints that this rule puts on a query."""
+        ...
+
+    def wishes(self, cluster: Cluster, query: Query) -> Iterable[NodeSet]:
+        """Node sets that the query would rather be in, one a wish."""
+        ...
+
+    def refusal(self, subject: Any, count: int) -> str:
+        """Why ``count`` nodes are refused: "2 have the untolerated taint gpu_node=true"."""
+        ...
+
+    def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
+        """The changes that together lift this constraint for the node with that number."""
+        ...
+
+
+def verb(count: int, one: str, many: str) -> str:
+    """``1 lacks``, ``2 lack``."""
+    return f"{count} {one if count == 1 else many}"

@@ -1,0 +1,36 @@
+"""Node affinity by id: a hard pin refuses every other node, a soft one prefers its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from remora.kernel.nodesets import NodeSet
+from remora.kernel.rules.base import Change, Query, Screen, verb
+
+if TYPE_CHECKING:
+    from remora.kernel.cluster import Cluster
+
+
+class PinRule:
+    name = "node"
+
+    def screens(self, cluster: Cluster, query: Query) -> Iterable[Screen]:
+        node_id = query.choice.node_id
+        if node_id is not None:
+            yield Screen(_nodes(cluster, node_id), True, self, node_id)
+
+    def wishes(self, cluster: Cluster, query: Query) -> Iterable[NodeSet]:
+        if query.request.wished_node is not None:
+            yield _nodes(cluster, query.request.wished_node)
+
+    def refusal(self, subject: Any, count: int) -> str:
+        return f"{verb(count, 'is', 'are')} not the node {subject}"
+
+    def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
+        return (Change("drop_pin", subject, f"drop the node affinity to {subject}"),)
+
+
+def _nodes(cluster: Cluster, node_id: str) -> NodeSet:
+    node = cluster.nodes.by_id.get(node_id)
+    return 1 << node.number if node else 0

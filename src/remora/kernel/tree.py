@@ -1,0 +1,175 @@
+"""The tree of virtual clusters: its shape. The arithmetic over it is in ``shares``.
+
+The root is the physical cluster and is written None. A virtual cluster has fixed-size virtual nodes, any number on one
+physical node, and at most one flexible virtual node on each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from remora.errors import UnknownNameError
+from remora.kernel.nodesets import NodeSet
+from remora.kernel.workloads import Host
+from remora.model.resources import Resources
+from remora.model.taints import Tolerations
+from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL, FixedSizeNode, VirtualCluster
+
+READY = "READY"
+QUEUED = "QUEUED"
+DESTROYED = "DESTROYED"
+
+
+class VNode:
+    """A share of one physical node. ``host`` is where its resources come from; ``used`` is what its tenants hold."""
+
+    __slots__ = ("cluster", "host", "labels", "node", "spec", "total", "used", "vnode_id")
+
+    def __init__(self, vnode_id: str, cluster: VCluster, host: Host, spec: FixedSizeNode | None) -> None:
+        self.vnode_id = vnode_id
+        self.cluster = cluster
+        self.host = host
+        self.node = host.node
+        self.spec = spec
+        self.total: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self.labels = {**dict(spec.labels if spec else ()), VNODE_LABEL: vnode_id, VCLUSTER_LABEL: cluster.cluster_id}
+
+    @property
+    def fixed(self) -> bool:
+        return self.spec is not None
+
+    def idle(self, name: str) -> int:
+        return self.total.get(name, 0) - self.used.get(name, 0)
+
+    def __repr__(self) -> str:
+        return f"VNode({self.vnode_id!r}, node={self.node}, total={self.total}, used={self.used})"
+
+
+class VCluster:
+    """One virtual cluster: queued until its minimum is reserved, then ready, in the end destroyed."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        spec: VirtualCluster,
+        parent: VCluster | None,
+        priority: int,
+        order: int,
+        tolerations: Tolerations,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.spec = spec
+        self.parent = parent
+        self.priority = priority
+        self.order = order
+        self.tolerations = tolerations
+        self.state = QUEUED
+        self.children: dict[str, VCluster] = {}
+        # One slot a fixed-size node of the spec, in the order of the spec; None while it is not reserved or was lost.
+        self.fixed: list[VNode | None] = [None] * sum(len(nodes.nodes) for nodes in spec.fixed_size_nodes)
+        self.flex: dict[int, VNode] = {}
+        self.flex_total: dict[str, int] = {}
+        self.flex_used: dict[str, int] = {}
+        self._made = 0
+
+    def vnodes(self) -> Iterator[VNode]:
+        """Fixed-size nodes first, then the flexible ones by node number."""
+        yield from (vnode for vnode in self.fixed if vnode is not None)
+        for number in sorted(self.flex):
+            yield self.flex[number]
+
+    def nodes(self) -> NodeSet:
+        nodes = 0
+        for vnode in self.vnodes():
+            nodes |= 1 << vnode.node
+        return nodes
+
+    def flex_idle(self, name: str) -> int:
+        return self.flex_total.get(name, 0) - self.flex_used.get(name, 0)
+
+    def headroom(self, name: str) -> int | None:
+        """How much more of a resource the flexible part may have; None when there is no limit."""
+        limit = self.spec.limit(name)
+        return None if limit is None else limit - self.flex_total.get(name, 0)
+
+    def flex_shortfall(self) -> Resources:
+        """What the flexible part still lacks to its minimum."""
+        return Resources(
+            {
+                name: units - self.flex_total.get(name, 0)
+                for name, units in self.spec.flexible_resource_min.pairs
+                if units > self.flex_total.get(name, 0)
+            }
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything that is guaranteed is there: false while waiting, and after a node was lost."""
+        return None not in self.fixed and not self.flex_shortfall()
+
+    def needs(self) -> set[str]:
+        """The names of the resources in the minimum."""
+        names = set(self.spec.flexible_resource_min)
+        for nodes in self.spec.fixed_size_nodes:
+            for node in nodes.nodes:
+                names |= set(node.resources)
+        return names
+
+    def minimum(self) -> Resources:
+        """The whole minimum, flexible and fixed, added up."""
+        total = self.spec.flexible_resource_min
+        for nodes in self.spec.fixed_size_nodes:
+            for node in nodes.nodes:
+                total = total + node.resources
+        return total
+
+    def next_vnode_id(self) -> str:
+        self._made += 1
+        return f"{self.cluster_id}-{self._made}"
+
+    def take_back_vnode_id(self) -> None:
+        """The virtual node made last was only a trial."""
+        self._made -= 1
+
+    def chain(self) -> Iterator[VCluster]:
+        """This cluster and its ancestors, up to but without the root."""
+        cluster: VCluster | None = self
+        while cluster is not None:
+            yield cluster
+            cluster = cluster.parent
+
+    def __repr__(self) -> str:
+        return f"VCluster({self.cluster_id!r}, {self.state})"
+
+
+class Tree:
+    """All virtual clusters by id, parents before children."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, VCluster] = {}
+        self.made = 0
+
+    def add(self, cluster: VCluster) -> None:
+        self.clusters[cluster.cluster_id] = cluster
+        if cluster.parent is not None:
+            cluster.parent.children[cluster.cluster_id] = cluster
+
+    def remove(self, cluster: VCluster) -> None:
+        del self.clusters[cluster.cluster_id]
+        if cluster.parent is not None:
+            del cluster.parent.children[cluster.cluster_id]
+
+    def get(self, cluster_id: str) -> VCluster:
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            some = ", ".join(sorted(self.clusters)[:3]) or "none"
+            raise UnknownNameError(f"there is no virtual cluster {cluster_id!r}: the live ones are {some}")
+        return cluster
+
+    def on_node(self, number: int) -> Iterator[VNode]:
+        """Every virtual node on a physical node, children after their parents."""
+        for cluster in self.clusters.values():
+            for vnode in cluster.vnodes():
+                if vnode.node == number:
+                    yield vnode

@@ -1,0 +1,188 @@
+"""Requests: everything that decides where one piece of work may run, in one canonical form.
+
+Equal requests compare equal, hash equal and have the same ``fingerprint``, whatever the spelling, the process or the
+Python version. The labels that the work itself carries are not part of it: they decide where *others* may run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from remora.errors import InvalidStrategyError
+from remora.model.resources import EMPTY, Resources, to_units
+from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.strategies import ACTOR, DEFAULT, TASK, Affinity, parse_strategies
+from remora.model.taints import Tolerations
+
+ONE_CPU = Resources({"CPU": to_units("CPU", 1)})
+
+
+@dataclass(frozen=True)
+class NodeClass:
+    """What decides a node by its labels, taints and id alone: the part of a request that a class token stands for."""
+
+    selector: LabelSelector
+    tolerations: Tolerations
+    any_of: tuple[tuple[LabelMatchExpression, ...], ...] = ()
+    node_id: str | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.selector, self.tolerations, self.any_of, self.node_id))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def canonical(self) -> list[Any]:
+        return [
+            [_plain(term) for term in self.selector.terms],
+            [_plain(term) for term in self.tolerations.terms],
+            [[_plain(term) for term in terms] for terms in self.any_of],
+            self.node_id,
+        ]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One piece of work as the kernel sees it. Build it with ``parse_request``.
+
+    ``choices`` are the node classes in the order in which they are tried: the selector, then the fallbacks. ``demand``
+    must be free where it starts, ``resources`` it holds while it lives: they differ only for Ray's default actors.
+    """
+
+    kind: str
+    resources: Resources
+    demand: Resources
+    choices: tuple[NodeClass, ...]
+    wishes: tuple[LabelMatchExpression, ...] = ()
+    wished_node: str | None = None
+    affinities: tuple[Affinity, ...] = ()
+    policy: str = DEFAULT
+    namespace: str = "default"
+    cluster: str | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(
+            (self.kind, self.resources, self.demand, self.choices, self.affinities, self.policy, self.namespace, self.cluster)
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names this request in every process and Python version."""
+        return _digest(
+            [
+                self.kind,
+                self.resources.pairs,
+                self.demand.pairs,
+                [choice.canonical() for choice in self.choices],
+                [_plain(term) for term in self.wishes],
+                self.wished_node,
+                [
+                    [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric]
+                    for item in self.affinities
+                ],
+                self.policy,
+                self.namespace,
+                self.cluster,
+            ]
+        )
+
+    @cached_property
+    def class_id(self) -> str:
+        """Names the class token: only what decides by labels, taints and id; with fallbacks also the size asked for,
+        because a fallback is taken when no node of the earlier choice could ever hold that much."""
+        demand = self.demand.pairs if len(self.choices) > 1 else ()
+        return _digest([[choice.canonical() for choice in self.choices], demand])
+
+    @property
+    def tolerations(self) -> Tolerations:
+        return self.choices[0].tolerations
+
+    @cached_property
+    def follows(self) -> bool:
+        """Whether a newcomer elsewhere can make this placeable: it has a hard rule that wants something to be there."""
+        return any(term.positive for item in self.affinities for term in item.hard)
+
+
+def parse_request(
+    kind: str = TASK,
+    *,
+    resources: Any = None,
+    label_selector: Any = None,
+    fallback_strategy: Any = None,
+    tolerations: Any = None,
+    scheduling_strategy: Any = None,
+    affinity: Any = None,
+    namespace: str = "default",
+    virtual_cluster: str | None = None,
+) -> Request:
+    """Options as users write them, as one canonical request; raises an InvalidInputError that names what is wrong."""
+    if kind not in (ACTOR, TASK):
+        raise InvalidStrategyError(f"the kind {kind!r} is not known: use 'actor' or 'task'")
+    placement = parse_strategies(scheduling_strategy, affinity)
+    tolerated = Tolerations(tolerations)
+    pin = placement.pin
+    selectors = (LabelSelector(label_selector), *parse_fallbacks(fallback_strategy))
+    held = Resources.parse(resources)
+    demand = held
+    if resources is None:
+        # Ray's default actor needs one CPU to be placed and none to live; its default task holds one.
+        demand, held = ONE_CPU, (EMPTY if kind == ACTOR else ONE_CPU)
+    return Request(
+        kind=kind,
+        resources=held,
+        demand=demand,
+        choices=tuple(
+            NodeClass(
+                selector.also(placement.node_terms),
+                tolerated,
+                placement.node_any,
+                pin.node_id if pin and not pin.soft else None,
+            )
+            for selector in _distinct(selectors)
+        ),
+        wishes=placement.node_wishes,
+        wished_node=pin.node_id if pin and pin.soft else None,
+        affinities=placement.affinities,
+        policy=placement.policy,
+        namespace=namespace,
+        cluster=virtual_cluster,
+    )
+
+
+def parse_fallbacks(fallback_strategy: Any) -> tuple[LabelSelector, ...]:
+    """``[{"label_selector": {...}}, ...]`` as selectors, in order."""
+    if fallback_strategy is None:
+        return ()
+    example = "for example [{'label_selector': {'zone': 'b'}}, {'label_selector': {}}]"
+    if isinstance(fallback_strategy, (str, Mapping)) or not isinstance(fallback_strategy, Sequence):
+        raise InvalidStrategyError(f"fallback_strategy must be a list, not {fallback_strategy!r}; {example}")
+    selectors = []
+    for entry in fallback_strategy:
+        if not isinstance(entry, Mapping) or set(entry) != {"label_selector"}:
+            raise InvalidStrategyError(f"the fallback {entry!r} must be a mapping with the one key 'label_selector'; {example}")
+        selectors.append(LabelSelector(entry["label_selector"]))
+    return tuple(selectors)
+
+
+def _distinct(selectors: tuple[LabelSelector, ...]) -> list[LabelSelector]:
+    """A choice that stands twice is tried once."""
+    return list(dict.fromkeys(selectors))
+
+
+def _plain(term: LabelMatchExpression) -> list[Any]:
+    return [term.key, term.operator.name, list(term.values), term.soft]
+
+
+def _digest(canonical: Any) -> str:
+    text = json.dumps(canonical, separators=(",", ":"), ensure_ascii=True, sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]

@@ -1,0 +1,130 @@
+"""Resources in Ray's exact unit: whole ten-thousandths, so that nothing drifts.
+
+Inside Remora an amount is an ``int`` of units; floats exist only where users write or read them.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from remora.errors import InvalidResourceError
+
+UNIT = 10_000
+TOKEN_PREFIX = "remora/"
+
+Amounts = Mapping[str, int]
+"""Resource name to units."""
+
+
+def to_units(name: str, amount: Any) -> int:
+    """A user's amount in units; refuses what Ray could not hold exactly."""
+    if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
+        raise InvalidResourceError(f"the amount {amount!r} of {name} is not a number; for example {{{name!r}: 1}}")
+    if isinstance(amount, numbers.Integral):
+        units = int(amount) * UNIT
+    else:
+        value = float(amount)
+        if not math.isfinite(value):
+            raise InvalidResourceError(f"the amount {amount!r} of {name} is not finite; for example {{{name!r}: 1}}")
+        scaled = value * UNIT
+        units = round(scaled)
+        if abs(scaled - units) > max(1e-4, abs(scaled) * 1e-12):
+            raise InvalidResourceError(
+                f"the amount {amount!r} of {name} is finer than Ray's unit of {1 / UNIT}; for example "
+                f"{{{name!r}: {max(units, 1) / UNIT}}}"
+            )
+    if units < 0:
+        raise InvalidResourceError(f"the amount {amount!r} of {name} is negative; for example {{{name!r}: 1}}")
+    return units
+
+
+def from_units(units: int) -> float:
+    return units / UNIT
+
+
+def show_amount(units: int) -> str:
+    """``1``, ``0.5``: the shortest exact decimal."""
+    whole, rest = divmod(abs(units), UNIT)
+    sign = "-" if units < 0 else ""
+    return f"{sign}{whole}" + (f".{rest:04d}".rstrip("0") if rest else "")
+
+
+def show_amounts(amounts: Amounts) -> str:
+    """``1 CPU and 2 GPU``; ``nothing`` when empty."""
+    parts = [f"{show_amount(units)} {name}" for name, units in sorted(amounts.items())]
+    return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else "nothing"
+
+
+def check_resource_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidResourceError(f"the resource name {name!r} is not a non-empty string; for example {{'CPU': 1}}")
+    if name.startswith(TOKEN_PREFIX):
+        raise InvalidResourceError(
+            f"the resource name {name!r} begins with {TOKEN_PREFIX!r}, which is reserved; choose another, for example "
+            f"{name.removeprefix(TOKEN_PREFIX) or 'my_resource'!r}"
+        )
+    return name
+
+
+class Resources(Mapping[str, int]):
+    """An immutable, hashable map of resource name to units; zero amounts are left out."""
+
+    __slots__ = ("_hash", "_units", "pairs")
+
+    pairs: tuple[tuple[str, int], ...]
+    _units: dict[str, int]
+    _hash: int
+
+    def __init__(self, units: Mapping[str, int] | None = None) -> None:
+        self.pairs = tuple(sorted((name, amount) for name, amount in (units or {}).items() if amount))
+        self._units = dict(self.pairs)
+        self._hash = hash(self.pairs)
+
+    @classmethod
+    def parse(cls, resources: Any, *, of: str = "resources") -> Resources:
+        """Resources as users write them: ``{"CPU": 0.5}``."""
+        if isinstance(resources, Resources):
+            return resources
+        if resources is None:
+            return EMPTY
+        if not isinstance(resources, Mapping):
+            raise InvalidResourceError(
+                f"{of} must be a mapping of names to amounts, not {resources!r}; for example {{'CPU': 1}}"
+            )
+        return cls({check_resource_name(name): to_units(name, amount) for name, amount in resources.items()})
+
+    def __getitem__(self, name: str) -> int:
+        return self._units[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._units)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self.pairs == other.pairs if isinstance(other, Resources) else NotImplemented
+
+    def __add__(self, other: Amounts) -> Resources:
+        return Resources({name: self.get(name, 0) + other.get(name, 0) for name in {*self, *other}})
+
+    def fits_in(self, amounts: Amounts) -> bool:
+        return all(amounts.get(name, 0) >= units for name, units in self.pairs)
+
+    def to_dict(self) -> dict[str, float]:
+        return {name: from_units(units) for name, units in self.pairs}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Resources, (self._units,)
+
+    def __repr__(self) -> str:
+        return f"Resources({show_amounts(self)})"
+
+
+EMPTY = Resources()

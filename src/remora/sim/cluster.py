@@ -1,0 +1,410 @@
+"""SimCluster: nodes, work and virtual clusters in memory, decided by the same kernel as the live ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError
+from remora.kernel.confined import labels_of
+from remora.kernel.cycle import Scheduler
+from remora.kernel.explain import Explanation
+from remora.kernel.tree import READY, VCluster, VNode
+from remora.kernel.validate import validate
+from remora.kernel.workloads import Group, Workload
+from remora.model.groups import parse_group
+from remora.model.labels import RESERVED_PREFIX, parse_label_keys, parse_labels, parse_workload_labels, validate_label_value
+from remora.model.requests import parse_request
+from remora.model.resources import Resources, from_units
+from remora.model.taints import Tolerations, parse_taints, split_taints, taint_key
+from remora.model.virtual_clusters import VirtualCluster
+
+PLACED = "PLACED"
+PENDING = "PENDING"
+FINISHED = "FINISHED"
+
+
+class SimWorkload:
+    """An actor or task in the dry run. It can stand where an actor handle stands: ``affinity(w, False)``."""
+
+    def __init__(self, sim: SimCluster, name: str, kind: str) -> None:
+        self._sim = sim
+        self.name = name
+        self.kind = kind
+        self._inner: Workload | None = None
+        self._finished = False
+
+    @property
+    def workload_id(self) -> str:
+        return self._work.workload_id
+
+    @property
+    def state(self) -> str:
+        """PLACED, PENDING or FINISHED."""
+        return FINISHED if self._finished else PLACED if self._work.placed else PENDING
+
+    @property
+    def node(self) -> str | None:
+        return self._sim.scheduler.cluster.nodes.at(self._work.node).node_id if self._work.placed else None
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, in one line; empty when it does not."""
+        return self.explain().reason
+
+    @property
+    def suggestions(self) -> list[str]:
+        """The smallest changes that would place it."""
+        return [suggestion.text for suggestion in self.explain().suggestions]
+
+    def explain(self) -> Explanation:
+        return self._sim.scheduler.explain(self._work) if self.state == PENDING else Explanation("")
+
+    @property
+    def _work(self) -> Workload:
+        assert self._inner is not None
+        return self._inner
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name} {self.state}{f' on {self.node}' if self.node else ''}>"
+
+
+class SimGroup:
+    """A placement group in the dry run."""
+
+    def __init__(self, sim: SimCluster, inner: Group) -> None:
+        self._sim = sim
+        self._inner = inner
+        self._finished = False
+
+    @property
+    def name(self) -> str:
+        return self._inner.group_id
+
+    @property
+    def state(self) -> str:
+        return FINISHED if self._finished else PLACED if self._inner.placed else PENDING
+
+    @property
+    def nodes(self) -> list[str]:
+        """The node of each bundle of the option that is placed; empty while it waits."""
+        if not self._inner.placed:
+            return []
+        nodes = self._sim.scheduler.cluster.nodes
+        return [nodes.at(host.node).node_id for host in self._inner.hosts if host is not None]
+
+    @property
+    def bundles(self) -> list[dict[str, float]]:
+        """The bundles that are placed or waited for: those of the first choice, or of the fallback that was taken."""
+        return [bundle.resources.to_dict() for bundle in self._inner.bundles]
+
+    @property
+    def reason(self) -> str:
+        return self.explain().reason
+
+    def explain(self) -> Explanation:
+        return self._sim.scheduler.explain(self._inner) if self.state == PENDING else Explanation("")
+
+    def __repr__(self) -> str:
+        return f"<placement group {self.name} {self.state} {self.nodes}>"
+
+
+class SimVirtualNode:
+    """A virtual node of a virtual cluster: a share of one node."""
+
+    def __init__(self, sim: SimCluster, inner: VNode) -> None:
+        cluster = sim.scheduler.cluster
+        parent = inner.host.fixed or (inner.host.cluster.flex.get(inner.node) if inner.host.cluster else None)
+        self.node_id: str = inner.vnode_id
+        self.parent: str = parent.vnode_id if parent else cluster.nodes.at(inner.node).node_id
+        self.physical_node: str = cluster.nodes.at(inner.node).node_id
+        self.labels: dict[str, str] = dict(labels_of(cluster, inner))
+        self.total: dict[str, float] = {name: from_units(units) for name, units in sorted(inner.total.items())}
+        self.available: dict[str, float] = {name: from_units(inner.idle(name)) for name in sorted(inner.total)}
+
+    def __repr__(self) -> str:
+        return f"<virtual node {self.node_id} on {self.parent} {self.available} of {self.total}>"
+
+
+class SimVirtualCluster:
+    """A virtual cluster in the dry run."""
+
+    def __init__(self, sim: SimCluster, inner: VCluster) -> None:
+        self._sim = sim
+        self._inner = inner
+
+    @property
+    def cluster_id(self) -> str:
+        return self._inner.cluster_id
+
+    @property
+    def spec(self) -> VirtualCluster:
+        return self._inner.spec
+
+    @property
+    def state(self) -> str:
+        """READY, QUEUED or DESTROYED."""
+        return self._inner.state
+
+    @property
+    def reason(self) -> str:
+        """Why it is queued, or what a ready one has lost; else empty."""
+        return self.explain().reason
+
+    def explain(self) -> Explanation:
+        if self._inner.cluster_id not in self._sim.scheduler.cluster.tree.clusters:
+            return Explanation("")
+        return self._sim.scheduler.explain(self._inner)
+
+    @property
+    def nodes(self) -> list[SimVirtualNode]:
+        return [SimVirtualNode(self._sim, vnode) for vnode in self._inner.vnodes()]
+
+    def destroy(self) -> None:
+        """End its work and its children, and give everything back to the parent."""
+        self._sim.destroy(self)
+
+    def __repr__(self) -> str:
+        return f"<virtual cluster {self.cluster_id} {self.state}>"
+
+
+class SimCluster:
+    """A cluster that exists only as numbers. Everything pending is decided again on every change.
+
+    Examples:
+        >>> c = SimCluster(seed=0)
+        >>> c.add_node("n1", resources={"CPU": 4}, labels={"zone": "a"})
+        >>> c.submit("actor", name="cat-0", resources={"CPU": 1}, label_selector={"zone": "a"}).node
+        'n1'
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise InvalidInputError(f"the seed {seed!r} is not a whole number; for example SimCluster(seed=0)")
+        self.scheduler = Scheduler(seed)
+        self._work: dict[str, SimWorkload] = {}
+        self._groups: dict[str, SimGroup] = {}
+        self._names: set[tuple[str, str]] = set()
+        self._ids: set[str] = set()
+        self._made = 0
+
+    # Nodes
+
+    def add_node(
+        self,
+        node_id: str,
+        resources: Mapping[str, float] | None = None,
+        labels: Mapping[str, str] | None = None,
+        taints: Mapping[str, str] | None = None,
+    ) -> None:
+        """A node joins. Labels under ``taint.remora.io`` are taints, as on a live node."""
+        if not isinstance(node_id, str) or not node_id:
+            raise InvalidInputError(f"the node id {node_id!r} is not a non-empty string; for example 'n1'")
+        plain, as_labels = split_taints(dict(parse_labels(labels)))
+        tainted = parse_taints({**as_labels, **dict(parse_taints(taints))})
+        self.scheduler.add_node(node_id, Resources.parse(resources), parse_labels(plain), tainted)
+
+    def remove_node(self, node_id: str) -> None:
+        """A node dies: what ran there is placed again, virtual nodes are made again elsewhere."""
+        self.scheduler.remove_node(node_id)
+
+    def taint(self, node_id: str, taints: Mapping[str, str]) -> None:
+        """Keep newcomers off a node unless they tolerate this; what runs there stays."""
+        self.scheduler.retaint(node_id, parse_taints(taints))
+
+    def untaint(self, node_id: str, keys: Iterable[str]) -> None:
+        wanted = parse_label_keys(keys, of="taint keys")
+        self._require_keys(node_id, wanted, self.scheduler.cluster.nodes.get(node_id).taints, "taint", InvalidTaintError)
+        self.scheduler.retaint(node_id, drop=wanted)
+
+    def label(self, node_id: str, labels: Mapping[str, str]) -> None:
+        parsed = parse_labels(labels)
+        self._check_changeable(key for key, _ in parsed)
+        self.scheduler.relabel(node_id, parsed)
+
+    def unlabel(self, node_id: str, keys: Iterable[str]) -> None:
+        wanted = parse_label_keys(keys)
+        self._check_changeable(wanted)
+        self._require_keys(node_id, wanted, self.scheduler.cluster.nodes.get(node_id).labels, "label", InvalidLabelError)
+        self.scheduler.relabel(node_id, drop=wanted)
+
+    # Work
+
+    def submit(
+        self,
+        kind: str = "task",
+        *,
+        name: str | None = None,
+        resources: Mapping[str, float] | None = None,
+        labels: Mapping[str, str] | None = None,
+        namespace: str = "default",
+        label_selector: Any = None,
+        fallback_strategy: Any = None,
+        tolerations: Any = None,
+        scheduling_strategy: Any = None,
+        affinity: Any = None,
+        virtual_cluster: SimVirtualCluster | str | None = None,
+    ) -> SimWorkload:
+        """An actor or task, as ``.options(...).remote()`` would submit it; raises on bad input, else is placed or waits."""
+        request = parse_request(
+            kind,
+            resources=resources,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            tolerations=tolerations,
+            scheduling_strategy=scheduling_strategy,
+            affinity=affinity,
+            namespace=namespace,
+            virtual_cluster=self._cluster_id(virtual_cluster),
+        )
+        parsed = parse_workload_labels(labels)
+        name, workload_id = self._name(kind, name, namespace)
+        work = SimWorkload(self, name, kind)
+        work._inner = self.scheduler.submit(workload_id, request, parsed)
+        self._names.add((namespace, name))
+        self._work[workload_id] = work
+        return work
+
+    def finish(self, work: SimWorkload | SimGroup) -> None:
+        """It is done; what it held is free again."""
+        if isinstance(work, SimGroup):
+            self._check_live(work)
+            work._finished = True
+            self.scheduler.finish_group(work._inner)
+            del self._groups[work.name]
+            return
+        self._check_live(work)
+        self._end(work)
+        self.scheduler.finish(work._work)
+
+    def fail(self, work: SimWorkload) -> None:
+        """It died: it is placed again, under the rules that hold today."""
+        self._check_live(work)
+        self.scheduler.fail(work._work)
+
+    def placement_group(
+        self,
+        bundles: Any,
+        strategy: str = "PACK",
+        *,
+        name: str | None = None,
+        bundle_label_selector: Any = None,
+        tolerations: Any = None,
+        fallback_strategy: Any = None,
+        virtual_cluster: SimVirtualCluster | str | None = None,
+    ) -> SimGroup:
+        request = parse_group(
+            bundles,
+            strategy,
+            bundle_label_selector=bundle_label_selector,
+            tolerations=tolerations,
+            fallback_strategy=fallback_strategy,
+            virtual_cluster=self._cluster_id(virtual_cluster),
+        )
+        self._made += 1
+        name = name or f"pg-{self._made}"
+        if name in self._groups:
+            raise InvalidInputError(f"there is a placement group {name!r} already: names are unique")
+        group = SimGroup(self, self.scheduler.submit_group(name, request))
+        self._groups[name] = group
+        return group
+
+    # Virtual clusters
+
+    def create_virtual_cluster(
+        self,
+        spec: VirtualCluster | Mapping[str, Any] | str | None = None,
+        parent: SimVirtualCluster | None = None,
+        priority: int = 0,
+        *,
+        tolerations: Any = None,
+    ) -> SimVirtualCluster:
+        """Reserve a virtual cluster inside its parent, or queue it; ``tolerations`` let it lie on tainted nodes."""
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise InvalidInputError(f"the priority {priority!r} is not a whole number; for example priority=10")
+        if parent is not None:
+            self._cluster_id(parent)
+        parsed = VirtualCluster() if spec is None else VirtualCluster.parse(spec)
+        inner = self.scheduler.create_cluster(parsed, parent._inner if parent else None, priority, Tolerations(tolerations))
+        return SimVirtualCluster(self, inner)
+
+    def destroy(self, vcluster: SimVirtualCluster) -> None:
+        if vcluster._inner.cluster_id not in self.scheduler.cluster.tree.clusters:
+            return
+        for ended in self.scheduler.destroy_cluster(vcluster._inner):
+            if isinstance(ended, Group):
+                self._groups.pop(ended.group_id)._finished = True
+            else:
+                self._end(self._work[ended.workload_id])
+
+    def validate(self) -> None:
+        """Recount everything; raises InvariantError if anything contradicts itself."""
+        validate(self.scheduler.cluster)
+
+    def _end(self, work: SimWorkload) -> None:
+        work._finished = True
+        del self._work[work.workload_id]
+        self._names.discard((work._work.request.namespace, work.name))
+
+    def _name(self, kind: str, name: str | None, namespace: str) -> tuple[str, str]:
+        self._made += 1
+        if name is None:
+            return f"{kind}-{self._made}", f"{kind}-{self._made}"
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"the name {name!r} is not a non-empty string; for example 'cat-0'")
+        if (namespace, name) in self._names:
+            raise InvalidInputError(
+                f"there is something named {name!r} in the namespace {namespace!r} already: names are unique"
+            )
+        # Affinity to a handle names this id, so people should recognise it; a name that was used before gets a number.
+        workload_id = name if _is_label_value(name) and name not in self._ids else f"{kind}-{self._made}"
+        self._ids.add(workload_id)
+        return name, workload_id
+
+    def _cluster_id(self, vcluster: SimVirtualCluster | str | None) -> str | None:
+        if vcluster is None:
+            return None
+        cluster_id = vcluster if isinstance(vcluster, str) else vcluster.cluster_id
+        return self.scheduler.cluster.tree.get(cluster_id).cluster_id
+
+    @staticmethod
+    def _check_live(work: SimWorkload | SimGroup) -> None:
+        if work.state == FINISHED:
+            raise InvalidInputError(f"{work.name} is finished already")
+
+    @staticmethod
+    def _check_changeable(keys: Iterable[str]) -> None:
+        for key in keys:
+            if key.startswith(RESERVED_PREFIX):
+                raise InvalidLabelError(f"the label {key!r} is set by Ray and can't be changed; for example use 'zone'")
+            taint = taint_key(key)
+            if taint is not None:
+                raise InvalidLabelError(f"the label {key!r} stands for the taint {taint!r}: use taint() and untaint()")
+
+    @staticmethod
+    def _require_keys(
+        node_id: str, wanted: tuple[str, ...], present: Mapping[str, str], what: str, error: type[InvalidInputError]
+    ) -> None:
+        missing = next((key for key in wanted if key not in present), None)
+        if missing is not None:
+            raise error(f"{node_id} has no {what} {missing!r}: it has {', '.join(present) or 'none'}")
+
+
+def _is_label_value(name: str) -> bool:
+    try:
+        return bool(validate_label_value(name))
+    except InvalidLabelError:
+        return False
+
+
+__all__ = [
+    "FINISHED",
+    "PENDING",
+    "PLACED",
+    "READY",
+    "SimCluster",
+    "SimGroup",
+    "SimVirtualCluster",
+    "SimVirtualNode",
+    "SimWorkload",
+]
