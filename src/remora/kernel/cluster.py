@@ -81,6 +81,7 @@ class Cluster:
             self.totals.add(node.number, name, delta)
             self.available.add(node.number, name, delta)
         node.total = total
+        self.nodes.version += 1
         self.load.update(node.number)
 
     # What is placed
@@ -101,7 +102,7 @@ class Cluster:
         if workload.labels:
             self.presence.add((request.kind, request.namespace), workload.labels, host.node)
         if request.affinities:
-            for scope, labels in _refused(request):
+            for scope, labels in refused_by(request):
                 self.refusals.add(scope, labels, host.node)
         if request.policy == SPREAD:
             self.last_spread = host.node
@@ -120,7 +121,7 @@ class Cluster:
         if workload.labels:
             self.presence.remove((request.kind, request.namespace), workload.labels, number)
         if request.affinities:
-            for scope, labels in _refused(request):
+            for scope, labels in refused_by(request):
                 self.refusals.remove(scope, labels, number)
 
     def place_group(self, group: Group, option: int, hosts: list[Host]) -> None:
@@ -135,7 +136,7 @@ class Cluster:
         self.groups[group.group_id] = group
 
     def release_group(self, group: Group) -> None:
-        for bundle, host in zip(group.bundles, group.hosts, strict=True):
+        for bundle, host in zip(group.bundles, group.hosts, strict=False):  # no hosts at all while it waits
             if host is not None:
                 shares.give(self, host, bundle.resources.pairs)
         group.hosts = []
@@ -159,7 +160,7 @@ class Cluster:
         return hurt
 
 
-def _refused(request: Request) -> Iterable[tuple[tuple[str, str], Labels]]:
+def refused_by(request: Request) -> Iterable[tuple[tuple[str, str], Labels]]:
     """What a placed workload with symmetric=True keeps away: scope and labels of the newcomers that it refuses."""
     for affinity in request.affinities:
         if not affinity.symmetric:

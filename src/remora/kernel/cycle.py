@@ -132,18 +132,25 @@ class Scheduler:
     ) -> VCluster:
         """Reserved now or queued; refused when its parent could never hold it."""
         tree = self.cluster.tree
-        vcluster = VCluster(f"vc-{tree.made + 1}", spec, parent, priority, self._next(), tolerations or Tolerations())
-        if (parent is None or parent.state == READY) and not could_ever_reserve(self.cluster, vcluster):
+        tree.made += 1
+        vcluster = VCluster(f"vc-{tree.made}", spec, parent, priority, self._next(), tolerations or Tolerations())
+        tree.add(vcluster)
+        self.queue.append(vcluster)
+        self.queue.sort(key=lambda queued: (-queued.priority, queued.order))
+        self._admit()
+        if (
+            vcluster.state == QUEUED
+            and (parent is None or parent.state == READY)
+            and not could_ever_reserve(self.cluster, vcluster)
+        ):
+            self.queue.remove(vcluster)
+            tree.remove(vcluster)
+            tree.made -= 1
             where = f"its parent {parent.cluster_id}" if parent else f"the cluster of {len(self.cluster.nodes.by_id)} nodes"
             raise InvalidVirtualClusterError(
                 f"the minimum of {show_amounts(vcluster.minimum())} can never fit {where}, even when nothing else runs: "
                 "ask for less, or for smaller fixed-size nodes"
             )
-        tree.made += 1
-        tree.add(vcluster)
-        self.queue.append(vcluster)
-        self.queue.sort(key=lambda queued: (-queued.priority, queued.order))
-        self._admit()
         return vcluster
 
     def destroy_cluster(self, vcluster: VCluster) -> list[Workload | Group]:
@@ -200,16 +207,21 @@ class Scheduler:
         """Highest priority first, then first come; nobody overtakes one that needs the same resources and could still get
         them, and one that can never fit as things are holds nobody up."""
         passed_over: list[VCluster] = []
-        for vcluster in list(self.queue):
+        waiting = list(self.queue)
+        while waiting:
+            vcluster = waiting.pop(0)
             if vcluster.parent is not None and vcluster.parent.state != READY:
                 continue
             if any(self._holds_up(earlier, vcluster) for earlier in passed_over):
                 continue
-            if reserve(self.cluster, vcluster):
-                self.queue.remove(vcluster)
-                self.on_change(vcluster)
-            else:
+            if not reserve(self.cluster, vcluster):
                 passed_over.append(vcluster)
+                continue
+            self.queue.remove(vcluster)
+            self.on_change(vcluster)
+            if vcluster.children:
+                # Its children may go ahead now, also those that stood before it in the queue.
+                waiting = [queued for queued in self.queue if queued not in passed_over]
 
     def _holds_up(self, earlier: VCluster, later: VCluster) -> bool:
         return (

@@ -72,7 +72,7 @@ class Nodes:
         self._change(self.taints, TAINT, node.taints, node.number, set_, drop)
 
     def get(self, node_id: str) -> Node:
-        node = self.by_id.get(node_id)
+        node = self.by_id.get(node_id) if isinstance(node_id, str) else None
         if node is None:
             some = ", ".join(sorted(self.by_id)[:3]) or "none yet"
             raise UnknownNameError(

@@ -71,6 +71,7 @@ class VCluster:
         self.flex: dict[int, VNode] = {}
         self.flex_total: dict[str, int] = {}
         self.flex_used: dict[str, int] = {}
+        self.ever_fits: tuple[int, bool] | None = None  # kept by whatif, with the version of the nodes it holds for
         self._made = 0
 
     def vnodes(self) -> Iterator[VNode]:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from remora.errors import InvariantError
-from remora.kernel.cluster import Cluster
+from remora.kernel.cluster import Cluster, refused_by
 from remora.kernel.load import CALM_STEPS
 from remora.kernel.nodes import TAINT
 from remora.kernel.nodesets import collect
@@ -100,15 +100,20 @@ def _check_label_indexes(cluster: Cluster) -> None:
         for key, value in node.taints.items():
             taints.setdefault((TAINT, key, value), Counter())[node.number] += 1
     placed: dict[Any, Counter[int]] = {}
+    refused: dict[Any, Counter[int]] = {}
     for workload in cluster.placed.values():
         scope = (workload.request.kind, workload.request.namespace)
         _require(workload is cluster.on_node[workload.node].get(workload.workload_id), f"{workload} is not on its node")
         for key, value in workload.labels:
             placed.setdefault((scope, key, value), Counter())[workload.node] += 1
+        for whom, kept_away in refused_by(workload.request):
+            for key, value in kept_away:
+                refused.setdefault((whom, key, value), Counter())[workload.node] += 1
     for name, index, want in (
         ("node labels", cluster.nodes.labels, labels),
         ("taints", cluster.nodes.taints, taints),
         ("placed labels", cluster.presence, placed),
+        ("refusals", cluster.refusals, refused),
     ):
         _require(index.recount() == {key: dict(count) for key, count in want.items()}, f"the index of {name} is not a recount")
         for scope, key, value in want:

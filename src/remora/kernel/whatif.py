@@ -27,10 +27,13 @@ def emptied(cluster: Cluster, vcluster: VCluster | None = None) -> tuple[Cluster
 
 
 def could_ever_reserve(cluster: Cluster, vcluster: VCluster) -> bool:
-    """Whether the minimum would fit if its parent had nothing else to do."""
-    twin, parent = emptied(cluster, vcluster.parent)
-    probe = VCluster(vcluster.cluster_id, vcluster.spec, parent, 0, 0, vcluster.tolerations)
-    return could_reserve(twin, probe)
+    """Whether the minimum would fit if its parent had nothing else to do. Kept until a node changes."""
+    version = cluster.nodes.version
+    if vcluster.ever_fits is None or vcluster.ever_fits[0] != version:
+        twin, parent = emptied(cluster, vcluster.parent)
+        probe = VCluster(vcluster.cluster_id, vcluster.spec, parent, 0, 0, vcluster.tolerations)
+        vcluster.ever_fits = (version, could_reserve(twin, probe))
+    return vcluster.ever_fits[1]
 
 
 def _copy(

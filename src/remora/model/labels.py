@@ -59,7 +59,7 @@ def validate_label_value(value: str) -> str:
 
 def parse_labels(labels: Mapping[str, str] | None, *, of: str = "labels") -> Labels:
     """Check a mapping of labels and return it in canonical form."""
-    if not labels:
+    if labels is None:
         return ()
     if not isinstance(labels, Mapping):
         raise InvalidLabelError(f"{of} must be a mapping of strings to strings, not {labels!r}; for example {{'zone': 'a'}}")

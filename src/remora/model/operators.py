@@ -89,6 +89,7 @@ _NAMES = {
     "exist": LabelMatchOperator.EXISTS,
     "does_not_exist": LabelMatchOperator.DOES_NOT_EXIST,
 }
+_EMPTY = "''"  # how the empty value is written inside a list
 _FORMS = "'a', '!a', 'in(a, b)', '!in(a, b)', 'exists()', '!exists()'"
 
 
@@ -140,11 +141,12 @@ def check_values(key: str, operator: LabelMatchOperator, values: Any) -> tuple[s
 def show_condition(operator: LabelMatchOperator, values: Iterable[str]) -> str:
     """The canonical string spelling; parsing it gives the same condition again."""
     listed = tuple(values)
-    if operator is LabelMatchOperator.IN:
-        return listed[0] if len(listed) == 1 else f"in({', '.join(listed)})"
-    if operator is LabelMatchOperator.NOT_IN:
-        return f"!{listed[0]}" if len(listed) == 1 and listed[0] else f"!in({', '.join(listed)})"
-    return "exists()" if operator is LabelMatchOperator.EXISTS else "!exists()"
+    bang = "!" if operator in (LabelMatchOperator.NOT_IN, LabelMatchOperator.DOES_NOT_EXIST) else ""
+    if not operator.takes_values:
+        return f"{bang}exists()"
+    if len(listed) == 1 and (listed[0] or not bang):
+        return bang + listed[0]
+    return f"{bang}in({', '.join(value or _EMPTY for value in listed)})"
 
 
 def _parse_text(key: str, text: str) -> Condition:
@@ -166,24 +168,36 @@ def _parse_text(key: str, text: str) -> Condition:
     if name in ("exists", "exist") and not arguments:
         return (LabelMatchOperator.DOES_NOT_EXIST if negated else LabelMatchOperator.EXISTS), ()
     if name != "in":
-        why = f"exists() takes no values, but got {arguments!r}" if name == "exists" else f"there is no operator {name!r}"
+        why = (
+            f"exists() takes no values, but got {arguments[:40]!r}"
+            if name in ("exists", "exist")
+            else f"there is no operator {name[:40]!r}"
+        )
         raise _refuse(key, text, why if name else "it has no operator", _near(name, rest, negated))
-    values = [value.strip() for value in arguments.split(",")]
-    # Only NOT in("") can be meant by an empty list entry, and In("") says that clearly.
-    if not all(values) and arguments != "":
-        raise _refuse(key, text, "it has an empty entry", _near(name, rest, negated))
-    if arguments == "":
+    if not arguments:
         raise _refuse(key, text, "in() names no value", "!exists()" if negated else "in(a, b)")
+    values = [value.strip() for value in arguments.split(",")]
+    if not all(values):
+        raise _refuse(key, text, f"it has an empty entry (the empty value is written {_EMPTY})", _near(name, rest, negated))
     operator = LabelMatchOperator.NOT_IN if negated else LabelMatchOperator.IN
-    return operator, check_values(key, operator, values)
+    return operator, check_values(key, operator, [_unquoted(value) for value in values])
 
 
 def _parse_plain(key: str, text: str, body: str, negated: bool) -> Condition:
     if "," in body or any(char.isspace() for char in body):
-        values = [part for part in body.replace(",", " ").split() if part]
-        raise _refuse(key, text, "it is more than one value", ("!" if negated else "") + f"in({', '.join(values)})")
+        words = body.replace(",", " ").split()
+        values = words[1:] if len(words) > 1 and words[0].lower() in ("in", "exists") else words
+        near = f"in({', '.join(values)})" if values else "in(a, b)"
+        raise _refuse(
+            key, text, "it is more than one value" if values else "it names no value", ("!" if negated else "") + near
+        )
     operator = LabelMatchOperator.NOT_IN if negated else LabelMatchOperator.IN
     return operator, check_values(key, operator, (body,))
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
 
 
 def _near(name: str, rest: str, negated: bool) -> str:

@@ -17,6 +17,7 @@ from remora.model.operators import LabelMatchOperator
 Clause = tuple[str, LabelMatchOperator, tuple[str, ...]]
 
 _SYMBOLS = frozenset("[](),=")
+_NO_VALUES = _SYMBOLS | {"!=", "=="}
 _EXAMPLE = "for example 'location in [dc_1, dc_2] and tier != spot'"
 _LONGEST = 10_000
 
@@ -75,7 +76,7 @@ class _Parser:
 
     def value(self) -> str:
         token = self.take("a value")
-        return self.fail(f"{token!r} stands where a value belongs") if token in _SYMBOLS else token.strip("'\"")
+        return self.fail(f"{token!r} stands where a value belongs") if token in _NO_VALUES else token.strip("'\"")
 
     def take(self, wanted: str) -> str:
         if self.at == len(self.tokens):
@@ -91,18 +92,19 @@ class _Parser:
 def _tokenize(text: str) -> list[str]:
     tokens: list[str] = []
     word: list[str] = []
-    for position, char in enumerate(text):
-        if char == "!" and text[position + 1 : position + 2] == "=":
-            _flush(word, tokens)
-            tokens.append("!=")
-        elif char == "=" and tokens and not word and tokens[-1] in ("!=", "=") and text[position - 1] in "!=":
-            continue  # the second half of "!=" or "=="
-        elif char in _SYMBOLS or char.isspace():
+    at = 0
+    while at < len(text):
+        char = text[at]
+        step = 1
+        if text[at : at + 2] in ("!=", "=="):
+            step = 2
+        if step == 2 or char in _SYMBOLS or char.isspace():
             _flush(word, tokens)
             if not char.isspace():
-                tokens.append(char)
+                tokens.append(text[at : at + step])
         else:
             word.append(char)
+        at += step
     _flush(word, tokens)
     return tokens
 

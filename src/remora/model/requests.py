@@ -31,6 +31,9 @@ class NodeClass:
     any_of: tuple[tuple[LabelMatchExpression, ...], ...] = ()
     node_id: str | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return _without_hash(self)
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.selector, self.tolerations, self.any_of, self.node_id))
@@ -65,6 +68,9 @@ class Request:
     policy: str = DEFAULT
     namespace: str = "default"
     cluster: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _without_hash(self)
 
     @cached_property
     def _hash(self) -> int:
@@ -128,6 +134,8 @@ def parse_request(
     """Options as users write them, as one canonical request; raises an InvalidInputError that names what is wrong."""
     if kind not in (ACTOR, TASK):
         raise InvalidStrategyError(f"the kind {kind!r} is not known: use 'actor' or 'task'")
+    if not isinstance(namespace, str) or not namespace:
+        raise InvalidStrategyError(f"the namespace {namespace!r} is not a non-empty string; for example 'default'")
     placement = parse_strategies(scheduling_strategy, affinity)
     tolerated = Tolerations(tolerations)
     pin = placement.pin
@@ -172,6 +180,11 @@ def parse_fallbacks(fallback_strategy: Any) -> tuple[LabelSelector, ...]:
             raise InvalidStrategyError(f"the fallback {entry!r} must be a mapping with the one key 'label_selector'; {example}")
         selectors.append(LabelSelector(entry["label_selector"]))
     return tuple(selectors)
+
+
+def _without_hash(value: Any) -> dict[str, Any]:
+    """What to pickle: a hash of strings means nothing in another process."""
+    return {name: part for name, part in value.__dict__.items() if name != "_hash"}
 
 
 def _distinct(selectors: tuple[LabelSelector, ...]) -> list[LabelSelector]:

@@ -23,21 +23,23 @@ def to_units(name: str, amount: Any) -> int:
     """A user's amount in units; refuses what Ray could not hold exactly."""
     if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
         raise InvalidResourceError(f"the amount {amount!r} of {name} is not a number; for example {{{name!r}: 1}}")
-    if isinstance(amount, numbers.Integral):
-        units = int(amount) * UNIT
-    else:
-        value = float(amount)
-        if not math.isfinite(value):
-            raise InvalidResourceError(f"the amount {amount!r} of {name} is not finite; for example {{{name!r}: 1}}")
-        scaled = value * UNIT
-        units = round(scaled)
-        if abs(scaled - units) > max(1e-4, abs(scaled) * 1e-12):
-            raise InvalidResourceError(
-                f"the amount {amount!r} of {name} is finer than Ray's unit of {1 / UNIT}; for example "
-                f"{{{name!r}: {max(units, 1) / UNIT}}}"
-            )
-    if units < 0:
+    if amount < 0 and amount != -math.inf:
         raise InvalidResourceError(f"the amount {amount!r} of {name} is negative; for example {{{name!r}: 1}}")
+    if isinstance(amount, numbers.Integral):
+        return int(amount) * UNIT
+    try:
+        scaled = float(amount) * UNIT
+    except OverflowError:
+        scaled = math.inf
+    if not math.isfinite(scaled):
+        raise InvalidResourceError(f"the amount {amount!r} of {name} is not finite; for example {{{name!r}: 1}}")
+    units = round(scaled)
+    # Sums such as 0.1 + 0.2 miss a whole unit by a little; anything else is meant to be finer than a unit.
+    if abs(scaled - units) > scaled * 1e-9:
+        raise InvalidResourceError(
+            f"the amount {amount!r} of {name} is finer than Ray's unit of {1 / UNIT}; for example "
+            f"{{{name!r}: {max(units, 1) / UNIT}}}"
+        )
     return units
 
 
@@ -55,7 +57,7 @@ def show_amount(units: int) -> str:
 def show_amounts(amounts: Amounts) -> str:
     """``1 CPU and 2 GPU``; ``nothing`` when empty."""
     parts = [f"{show_amount(units)} {name}" for name, units in sorted(amounts.items())]
-    return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else "nothing"
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "nothing"
 
 
 def check_resource_name(name: Any) -> str:

@@ -44,8 +44,8 @@ class LabelMatchExpression:
         match_operator: LabelMatchOperator | str | None = None,
         is_soft: bool | None = None,
     ) -> None:
-        op = parse_operator(match_operator if operator is None else operator)
-        softness = is_soft if soft is None else soft
+        op = parse_operator(_one_of(key, "operator", operator, match_operator))
+        softness = _one_of(key, "softness", soft, is_soft)
         if softness is not None and not isinstance(softness, bool):
             raise InvalidSelectorError(
                 f"soft={softness!r} under {key!r} is a {type(softness).__name__}: it is True or False; for example "
@@ -94,6 +94,13 @@ class LabelMatchExpression:
 
     def __repr__(self) -> str:
         return f"LabelMatchExpression({self.key!r}, {self._operator}, {list(self.values)!r}, soft={self.soft})"
+
+
+def _one_of(key: str, what: str, first: Any, second: Any) -> Any:
+    """Two spellings of one argument: either, or both if they agree."""
+    if first is not None and second is not None and first != second:
+        raise InvalidSelectorError(f"the {what} under {key!r} is given twice, as {first!r} and {second!r}: give it once")
+    return second if first is None else first
 
 
 def label_in(key: str, values: Iterable[str], is_soft: bool = False) -> LabelMatchExpression:

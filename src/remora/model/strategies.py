@@ -204,16 +204,21 @@ class Placement:
 
 def parse_strategies(scheduling_strategy: Any, affinity: Any = None) -> Placement:
     """Both dimensions, in every spelling, as one Placement."""
-    policy, pin = DEFAULT, None
+    policy: str = DEFAULT
+    pin: NodePin | None = None
     affinities: list[Affinity] = []
+    if isinstance(scheduling_strategy, str):
+        policy, scheduling_strategy = _parse_policy(scheduling_strategy), None
     for strategy in (scheduling_strategy, *(affinity if isinstance(affinity, (list, tuple)) else (affinity,))):
         if strategy is None:
             continue
-        if isinstance(strategy, str) and strategy is not affinity:
-            policy = _parse_policy(strategy)
-        elif isinstance(strategy, _AffinityStrategy):
+        if isinstance(strategy, _AffinityStrategy):
             affinities.append(strategy.canonical())
         elif (found := _parse_pin(strategy)) is not None:
+            if pin is not None and pin != found:
+                raise InvalidStrategyError(
+                    f"two node affinities, to {pin.node_id!r} and {found.node_id!r}: use only one of them"
+                )
             pin = found
         elif _looks_like(strategy, "NodeLabelSchedulingStrategy"):
             affinities.extend(_parse_node_labels(strategy))

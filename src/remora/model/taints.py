@@ -23,7 +23,10 @@ RARE_RESOURCE_PREFIX = "rare_resource.ray.io/"
 def parse_taints(taints: Mapping[str, str] | None) -> Labels:
     """Check a mapping of taints and return it in canonical form."""
     try:
-        return parse_labels(taints, of="taints")
+        parsed = parse_labels(taints, of="taints")
+        for key, _ in parsed:
+            validate_label_key(taint_label(key))
+        return parsed
     except InvalidLabelError as error:
         raise InvalidTaintError(
             f"a taint is a label key with a label value, for example {{'gpu_node': 'true'}}: {error}"
@@ -95,19 +98,16 @@ class Tolerations:
 
     def also(self, key: str) -> Tolerations:
         """These tolerations, and the taint ``key`` with any value."""
-        return Tolerations({**self._conditions(), key: "exists()"})
+        return Tolerations({**self.to_dict(), key: "exists()"})
 
     def to_dict(self) -> dict[str, str]:
-        return self._conditions()
-
-    def _conditions(self) -> dict[str, str]:
         return {term.key: show_condition(term.operator, term.values) for term in self.terms}
 
     def __bool__(self) -> bool:
         return bool(self.terms)
 
     def __repr__(self) -> str:
-        return f"Tolerations({self._conditions()})"
+        return f"Tolerations({self.to_dict()})"
 
 
 def _parse_toleration(key: str, condition: Any) -> LabelMatchExpression:

@@ -121,7 +121,7 @@ class VirtualCluster:
         if isinstance(spec, str):
             try:
                 spec = json.loads(spec)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InvalidVirtualClusterError(
                     f"the virtual cluster {spec[:80]!r} is not JSON ({error}); for example "
                     '\'{"flexible_resource_max": {"CPU": 8}}\''

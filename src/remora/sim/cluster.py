@@ -6,166 +6,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError
-from remora.kernel.confined import labels_of
 from remora.kernel.cycle import Scheduler
-from remora.kernel.explain import Explanation
-from remora.kernel.tree import READY, VCluster, VNode
+from remora.kernel.tree import VCluster
 from remora.kernel.validate import validate
-from remora.kernel.workloads import Group, Workload
+from remora.kernel.workloads import Group
 from remora.model.groups import parse_group
 from remora.model.labels import RESERVED_PREFIX, parse_label_keys, parse_labels, parse_workload_labels, validate_label_value
 from remora.model.requests import parse_request
-from remora.model.resources import Resources, from_units
+from remora.model.resources import Resources
 from remora.model.taints import Tolerations, parse_taints, split_taints, taint_key
 from remora.model.virtual_clusters import VirtualCluster
-
-PLACED = "PLACED"
-PENDING = "PENDING"
-FINISHED = "FINISHED"
-
-
-class SimWorkload:
-    """An actor or task in the dry run. It can stand where an actor handle stands: ``affinity(w, False)``."""
-
-    def __init__(self, sim: SimCluster, name: str, kind: str) -> None:
-        self._sim = sim
-        self.name = name
-        self.kind = kind
-        self._inner: Workload | None = None
-        self._finished = False
-
-    @property
-    def workload_id(self) -> str:
-        return self._work.workload_id
-
-    @property
-    def state(self) -> str:
-        """PLACED, PENDING or FINISHED."""
-        return FINISHED if self._finished else PLACED if self._work.placed else PENDING
-
-    @property
-    def node(self) -> str | None:
-        return self._sim.scheduler.cluster.nodes.at(self._work.node).node_id if self._work.placed else None
-
-    @property
-    def reason(self) -> str:
-        """Why it waits, in one line; empty when it does not."""
-        return self.explain().reason
-
-    @property
-    def suggestions(self) -> list[str]:
-        """The smallest changes that would place it."""
-        return [suggestion.text for suggestion in self.explain().suggestions]
-
-    def explain(self) -> Explanation:
-        return self._sim.scheduler.explain(self._work) if self.state == PENDING else Explanation("")
-
-    @property
-    def _work(self) -> Workload:
-        assert self._inner is not None
-        return self._inner
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} {self.name} {self.state}{f' on {self.node}' if self.node else ''}>"
-
-
-class SimGroup:
-    """A placement group in the dry run."""
-
-    def __init__(self, sim: SimCluster, inner: Group) -> None:
-        self._sim = sim
-        self._inner = inner
-        self._finished = False
-
-    @property
-    def name(self) -> str:
-        return self._inner.group_id
-
-    @property
-    def state(self) -> str:
-        return FINISHED if self._finished else PLACED if self._inner.placed else PENDING
-
-    @property
-    def nodes(self) -> list[str]:
-        """The node of each bundle of the option that is placed; empty while it waits."""
-        if not self._inner.placed:
-            return []
-        nodes = self._sim.scheduler.cluster.nodes
-        return [nodes.at(host.node).node_id for host in self._inner.hosts if host is not None]
-
-    @property
-    def bundles(self) -> list[dict[str, float]]:
-        """The bundles that are placed or waited for: those of the first choice, or of the fallback that was taken."""
-        return [bundle.resources.to_dict() for bundle in self._inner.bundles]
-
-    @property
-    def reason(self) -> str:
-        return self.explain().reason
-
-    def explain(self) -> Explanation:
-        return self._sim.scheduler.explain(self._inner) if self.state == PENDING else Explanation("")
-
-    def __repr__(self) -> str:
-        return f"<placement group {self.name} {self.state} {self.nodes}>"
-
-
-class SimVirtualNode:
-    """A virtual node of a virtual cluster: a share of one node."""
-
-    def __init__(self, sim: SimCluster, inner: VNode) -> None:
-        cluster = sim.scheduler.cluster
-        parent = inner.host.fixed or (inner.host.cluster.flex.get(inner.node) if inner.host.cluster else None)
-        self.node_id: str = inner.vnode_id
-        self.parent: str = parent.vnode_id if parent else cluster.nodes.at(inner.node).node_id
-        self.physical_node: str = cluster.nodes.at(inner.node).node_id
-        self.labels: dict[str, str] = dict(labels_of(cluster, inner))
-        self.total: dict[str, float] = {name: from_units(units) for name, units in sorted(inner.total.items())}
-        self.available: dict[str, float] = {name: from_units(inner.idle(name)) for name in sorted(inner.total)}
-
-    def __repr__(self) -> str:
-        return f"<virtual node {self.node_id} on {self.parent} {self.available} of {self.total}>"
-
-
-class SimVirtualCluster:
-    """A virtual cluster in the dry run."""
-
-    def __init__(self, sim: SimCluster, inner: VCluster) -> None:
-        self._sim = sim
-        self._inner = inner
-
-    @property
-    def cluster_id(self) -> str:
-        return self._inner.cluster_id
-
-    @property
-    def spec(self) -> VirtualCluster:
-        return self._inner.spec
-
-    @property
-    def state(self) -> str:
-        """READY, QUEUED or DESTROYED."""
-        return self._inner.state
-
-    @property
-    def reason(self) -> str:
-        """Why it is queued, or what a ready one has lost; else empty."""
-        return self.explain().reason
-
-    def explain(self) -> Explanation:
-        if self._inner.cluster_id not in self._sim.scheduler.cluster.tree.clusters:
-            return Explanation("")
-        return self._sim.scheduler.explain(self._inner)
-
-    @property
-    def nodes(self) -> list[SimVirtualNode]:
-        return [SimVirtualNode(self._sim, vnode) for vnode in self._inner.vnodes()]
-
-    def destroy(self) -> None:
-        """End its work and its children, and give everything back to the parent."""
-        self._sim.destroy(self)
-
-    def __repr__(self) -> str:
-        return f"<virtual cluster {self.cluster_id} {self.state}>"
+from remora.sim.handles import (
+    FINISHED,
+    PENDING,
+    PLACED,
+    SimGroup,
+    SimVirtualCluster,
+    SimVirtualNode,
+    SimWorkload,
+)
 
 
 class SimCluster:
@@ -267,19 +126,18 @@ class SimCluster:
 
     def finish(self, work: SimWorkload | SimGroup) -> None:
         """It is done; what it held is free again."""
+        self._check_live(work, SimWorkload, SimGroup)
         if isinstance(work, SimGroup):
-            self._check_live(work)
             work._finished = True
             self.scheduler.finish_group(work._inner)
             del self._groups[work.name]
             return
-        self._check_live(work)
         self._end(work)
         self.scheduler.finish(work._work)
 
     def fail(self, work: SimWorkload) -> None:
         """It died: it is placed again, under the rules that hold today."""
-        self._check_live(work)
+        self._check_live(work, SimWorkload)
         self.scheduler.fail(work._work)
 
     def placement_group(
@@ -302,7 +160,9 @@ class SimCluster:
             virtual_cluster=self._cluster_id(virtual_cluster),
         )
         self._made += 1
-        name = name or f"pg-{self._made}"
+        if name is None:
+            name = f"pg-{self._made}"
+        _check_name(name, "pg-0")
         if name in self._groups:
             raise InvalidInputError(f"there is a placement group {name!r} already: names are unique")
         group = SimGroup(self, self.scheduler.submit_group(name, request))
@@ -314,7 +174,7 @@ class SimCluster:
     def create_virtual_cluster(
         self,
         spec: VirtualCluster | Mapping[str, Any] | str | None = None,
-        parent: SimVirtualCluster | None = None,
+        parent: SimVirtualCluster | str | None = None,
         priority: int = 0,
         *,
         tolerations: Any = None,
@@ -322,13 +182,14 @@ class SimCluster:
         """Reserve a virtual cluster inside its parent, or queue it; ``tolerations`` let it lie on tainted nodes."""
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise InvalidInputError(f"the priority {priority!r} is not a whole number; for example priority=10")
-        if parent is not None:
-            self._cluster_id(parent)
+        above = None if parent is None else self._vcluster(parent)
         parsed = VirtualCluster() if spec is None else VirtualCluster.parse(spec)
-        inner = self.scheduler.create_cluster(parsed, parent._inner if parent else None, priority, Tolerations(tolerations))
+        inner = self.scheduler.create_cluster(parsed, above, priority, Tolerations(tolerations))
         return SimVirtualCluster(self, inner)
 
     def destroy(self, vcluster: SimVirtualCluster) -> None:
+        """End a virtual cluster with its children and its work; twice is once."""
+        self._check_own(vcluster, SimVirtualCluster)
         if vcluster._inner.cluster_id not in self.scheduler.cluster.tree.clusters:
             return
         for ended in self.scheduler.destroy_cluster(vcluster._inner):
@@ -349,28 +210,38 @@ class SimCluster:
     def _name(self, kind: str, name: str | None, namespace: str) -> tuple[str, str]:
         self._made += 1
         if name is None:
-            return f"{kind}-{self._made}", f"{kind}-{self._made}"
-        if not isinstance(name, str) or not name:
-            raise InvalidInputError(f"the name {name!r} is not a non-empty string; for example 'cat-0'")
+            # Somebody may have taken the next number as a name.
+            while (namespace, f"{kind}-{self._made}") in self._names:
+                self._made += 1
+            name = f"{kind}-{self._made}"
+        _check_name(name, "cat-0")
         if (namespace, name) in self._names:
             raise InvalidInputError(
                 f"there is something named {name!r} in the namespace {namespace!r} already: names are unique"
             )
         # Affinity to a handle names this id, so people should recognise it; a name that was used before gets a number.
-        workload_id = name if _is_label_value(name) and name not in self._ids else f"{kind}-{self._made}"
+        workload_id = name if _is_label_value(name) and name not in self._ids else f"{kind}-id-{self._made}"
         self._ids.add(workload_id)
         return name, workload_id
 
     def _cluster_id(self, vcluster: SimVirtualCluster | str | None) -> str | None:
-        if vcluster is None:
-            return None
-        cluster_id = vcluster if isinstance(vcluster, str) else vcluster.cluster_id
-        return self.scheduler.cluster.tree.get(cluster_id).cluster_id
+        return None if vcluster is None else self._vcluster(vcluster).cluster_id
 
-    @staticmethod
-    def _check_live(work: SimWorkload | SimGroup) -> None:
+    def _vcluster(self, vcluster: SimVirtualCluster | str) -> VCluster:
+        if isinstance(vcluster, str):
+            return self.scheduler.cluster.tree.get(vcluster)
+        self._check_own(vcluster, SimVirtualCluster)
+        return self.scheduler.cluster.tree.get(vcluster.cluster_id)
+
+    def _check_live(self, work: Any, *kinds: type) -> None:
+        self._check_own(work, *kinds)
         if work.state == FINISHED:
             raise InvalidInputError(f"{work.name} is finished already")
+
+    def _check_own(self, item: Any, *kinds: type) -> None:
+        if not isinstance(item, kinds) or getattr(item, "_sim", None) is not self:
+            known = " or ".join(kind.__name__ for kind in kinds)
+            raise InvalidInputError(f"{item!r} is not a {known} of this cluster: give what this SimCluster returned")
 
     @staticmethod
     def _check_changeable(keys: Iterable[str]) -> None:
@@ -390,6 +261,11 @@ class SimCluster:
             raise error(f"{node_id} has no {what} {missing!r}: it has {', '.join(present) or 'none'}")
 
 
+def _check_name(name: Any, example: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"the name {name!r} is not a non-empty string; for example {example!r}")
+
+
 def _is_label_value(name: str) -> bool:
     try:
         return bool(validate_label_value(name))
@@ -401,7 +277,6 @@ __all__ = [
     "FINISHED",
     "PENDING",
     "PLACED",
-    "READY",
     "SimCluster",
     "SimGroup",
     "SimVirtualCluster",

@@ -1,0 +1,179 @@
+"""Placements per second of the kernel, beside a brute-force reference in the same run. One core, no Ray.
+
+    python benchmarks/kernel.py                     all sizes (about three minutes)
+    python benchmarks/kernel.py --nodes 100 5000    some sizes
+
+For every size: nodes with zones, tiers and taints, ten workloads placed on each; then requests of four kinds are decided
+and placed. (a) a selector and tolerations, (b) affinity to labels, (c) anti-affinity, (d) soft rules. A decision includes
+placing it: taking the resources and keeping every index up to date. What is placed is taken away again in between, not
+timed, so that every kind sees the same cluster. The reference decides a few of the same requests; its answers must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import resource
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from remora import actor_affinity, label_in, label_not_in, node_affinity
+from remora.kernel.cluster import Cluster
+from remora.kernel.explain import explain
+from remora.kernel.placement import decide
+from remora.kernel.validate import validate
+from remora.kernel.workloads import Host, Workload
+from remora.model.labels import Labels
+from remora.model.requests import Request, parse_request
+from remora.model.resources import Resources
+from remora.testing.reference import decide_by_brute_force
+
+SIZES = (100, 1_000, 5_000, 10_000, 100_000)
+PER_NODE = 10
+ROUND = 2_000
+ROUNDS = 7
+
+Case = tuple[str, Callable[[int], tuple[Request, Labels]]]
+
+
+def build(size: int) -> Cluster:
+    """Nodes of 16 CPUs in four zones, a tenth tainted, ten half-CPU workloads each: a cat on every other node, else dogs."""
+    cluster = Cluster(seed=0)
+    total = Resources.parse({"CPU": 16, "memory": 64})
+    for number in range(size):
+        labels = (("id", f"node-{number}"), ("tier", "spot" if number % 3 else "reserved"), ("zone", f"z{number % 4}"))
+        taints = (("gpu_node", "true"),) if number % 10 == 9 else ()
+        cluster.add_node(f"n{number}", total, labels, taints)
+    request = parse_request("actor", resources={"CPU": 0.5})
+    ids = count()
+    for node in cluster.nodes.by_id.values():
+        for index in range(PER_NODE):
+            serial = next(ids)
+            kind = "cat" if index == 0 and node.number % 2 == 0 else "dog"
+            labels = (("id", f"{kind}-{serial}"), ("type", kind)) if index == 0 else (("type", kind),)
+            workload = Workload(f"w{serial}", request, labels, serial)
+            cluster.place(workload, Host(None, node.number, None))
+    return cluster
+
+
+def cases(size: int) -> Iterator[Case]:
+    plain = {"resources": {"CPU": 0.25}}
+    selectors = [
+        parse_request(
+            "actor",
+            **plain,
+            label_selector={"zone": f"in(z{zone}, z{(zone + 1) % 4})", "tier": "!reserved"},
+            tolerations={"gpu_node": "exists()"} if zone % 2 else None,
+        )
+        for zone in range(4)
+    ]
+    near = [
+        parse_request("actor", **plain, scheduling_strategy=actor_affinity([label_in("id", [f"cat-{cat * PER_NODE}"], False)]))
+        for cat in range(0, min(size, 2_000), 2)
+    ]
+    with_dogs = parse_request("actor", **plain, scheduling_strategy=actor_affinity(label_in("type", ["dog"], False)))
+    catless = parse_request("actor", **plain, scheduling_strategy=actor_affinity(label_not_in("type", ["cat"], False)))
+    replicas = [
+        parse_request("actor", **plain, scheduling_strategy=actor_affinity(label_not_in("app", [f"app-{app}"], False)))
+        for app in range(20)
+    ]
+    wishful = parse_request(
+        "actor",
+        **plain,
+        scheduling_strategy=actor_affinity([label_not_in("type", ["cat"], True), label_in("type", ["dog"], True)]),
+        affinity=node_affinity(label_in("zone", ["z1"], True)),
+    )
+    yield "(a) selector and taints", lambda i: (selectors[i % 4], ())
+    yield "(b) affinity", lambda i: (near[i // 2 % len(near)], ()) if i % 2 else (with_dogs, (("type", "dog"),))
+    yield "(c) anti-affinity", lambda i: (replicas[i // 2 % 20], (("app", f"app-{i // 2 % 20}"),)) if i % 2 else (catless, ())
+    yield "(d) soft rules", lambda i: (wishful, ())
+
+
+def measure(cluster: Cluster, make: Callable[[int], tuple[Request, Labels]], ids: Iterator[int]) -> float:
+    """Microseconds of processor time a decision, the best of several rounds: what else runs here only ever adds."""
+    rounds = []
+    for number in range(ROUNDS + 1):
+        placed = []
+        start = time.process_time()
+        for index in range(ROUND):
+            request, labels = make(index)
+            host = decide(cluster, request, labels)
+            if host is not None:
+                workload = Workload(f"b{next(ids)}", request, labels)
+                cluster.place(workload, host)
+                placed.append(workload)
+        elapsed = time.process_time() - start
+        if len(placed) < ROUND // 4:
+            raise SystemExit(f"only {len(placed)} of {ROUND} were placed: the benchmark would measure waiting")
+        if number:  # the first round warms the caches
+            rounds.append(elapsed / ROUND * 1e6)
+        for workload in placed:
+            cluster.release(workload)
+    return min(rounds)
+
+
+def measure_reference(cluster: Cluster, make: Callable[[int], tuple[Request, Labels]]) -> float:
+    """Microseconds a decision of the brute-force reference; its answers must be the kernel's."""
+    times = []
+    for index in range(3):
+        request, labels = make(index)
+        start = time.process_time()
+        want = decide_by_brute_force(cluster, request, labels)
+        times.append(time.process_time() - start)
+        host = decide(cluster, request, labels)
+        got = cluster.nodes.at(host.node).node_id if host else None
+        if got != want:
+            raise SystemExit(f"the kernel says {got}, the reference {want}, for {request}")
+    return min(times) * 1e6
+
+
+def measure_explain(cluster: Cluster) -> float:
+    """Milliseconds to explain a request that nothing can take, with a selector, taints and affinity."""
+    request = parse_request(
+        "actor",
+        resources={"CPU": 16, "memory": 1},
+        label_selector={"zone": "in(z0, z1)"},
+        scheduling_strategy=actor_affinity(label_not_in("type", ["cat"], False)),
+    )
+    if decide(cluster, request) is not None:
+        raise SystemExit("the request to explain was placed")
+    times = []
+    for _ in range(6):
+        start = time.process_time()
+        explain(cluster, request)
+        times.append(time.process_time() - start)
+    return min(times[1:]) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="*", default=list(SIZES), help="cluster sizes")
+    sizes = sorted(parser.parse_args().nodes)
+    results: dict[str, dict[int, tuple[float, float]]] = {}
+    print(f"{'nodes':>8} {'case':26} {'us/decision':>12} {'per second':>11} {'brute force us':>15} {'times faster':>13}")
+    for size in sizes:
+        cluster = build(size)
+        ids = count()
+        gc.collect()
+        gc.freeze()  # a million workloads are not garbage; do not time the collector walking over them
+        for name, make in cases(size):
+            kernel = measure(cluster, make, ids)
+            reference = measure_reference(cluster, make)
+            results.setdefault(name, {})[size] = (kernel, reference)
+            print(f"{size:8,} {name:26} {kernel:12.1f} {1e6 / kernel:11,.0f} {reference:15,.0f} {reference / kernel:13,.0f}")
+        explained = measure_explain(cluster)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{size:8,} {'explain':26} {explained:9.2f} ms   {len(cluster.placed):,} workloads, peak memory {memory:,.0f} MB")
+        validate(cluster)
+        gc.unfreeze()
+        del cluster
+        gc.collect()
+    if len(sizes) > 1:
+        print(f"\ncost of a decision at {sizes[-1]:,} nodes, times that at {sizes[0]:,}:")
+        for name, by_size in results.items():
+            print(f"  {name:26} {by_size[sizes[-1]][0] / by_size[sizes[0]][0]:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
