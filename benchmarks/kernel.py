@@ -17,6 +17,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 from remora import actor_affinity, label_in, label_not_in, node_affinity
 from remora.kernel.cluster import Cluster
@@ -51,14 +52,14 @@ def build(size: int) -> Cluster:
         for index in range(PER_NODE):
             serial = next(ids)
             kind = "cat" if index == 0 and node.number % 2 == 0 else "dog"
-            labels = (("id", f"{kind}-{serial}"), ("type", kind)) if index == 0 else (("type", kind),)
-            workload = Workload(f"w{serial}", request, labels, serial)
+            own: Labels = (("id", f"{kind}-{serial}"), ("type", kind)) if index == 0 else (("type", kind),)
+            workload = Workload(f"w{serial}", request, own, serial)
             cluster.place(workload, Host(None, node.number, None))
     return cluster
 
 
 def cases(size: int) -> Iterator[Case]:
-    plain = {"resources": {"CPU": 0.25}}
+    plain: dict[str, Any] = {"resources": {"CPU": 0.25}}
     selectors = [
         parse_request(
             "actor",

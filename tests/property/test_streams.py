@@ -84,7 +84,7 @@ def takes(cluster: Cluster, workload: Workload, host: Host) -> bool:
     request, choice = workload.request, workload.request.choices[0]
     node = cluster.nodes.at(host.node)
     vnode = host.fixed or (host.cluster.flex.get(host.node) if host.cluster else None)
-    own = labels_of(cluster, vnode) if vnode else {**node.labels, "ray.io/vcluster_id": request.cluster}
+    own = labels_of(cluster, vnode) if vnode else {**node.labels, "ray.io/vcluster_id": str(request.cluster)}
     return (
         choice.selector.matches(own)
         and reference.admits(replace(choice, selector=LabelSelector()), node)
@@ -97,7 +97,8 @@ def takes(cluster: Cluster, workload: Workload, host: Host) -> bool:
 @given(starts, everything)
 def test_there_is_a_reason_exactly_when_something_waits(start: Any, steps: Any) -> None:
     stream = run(start, steps)
-    for item in [*stream.work, *stream.groups]:
+    items: list[Any] = [*stream.work, *stream.groups]
+    for item in items:
         assert bool(item.reason) == (item.state == PENDING), item
         assert (item.state == PLACED) == bool(getattr(item, "node", None) or getattr(item, "nodes", None)), item
     for vc in stream.clusters:

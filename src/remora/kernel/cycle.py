@@ -234,17 +234,21 @@ class Scheduler:
     def _place_waiting(self) -> bool:
         """One pass over what waits, oldest first; whether anything was placed."""
         placed = False
-        heap = [(_head(entry, line), entry) for entry, line in self.waiting.items()]
-        heap = sorted(heap, key=lambda pair: pair[0])
-        ordered = [(order, index, entry) for index, (order, entry) in enumerate(heap)]
-        heapq.heapify(ordered)
-        while ordered:
-            _, index, entry = heapq.heappop(ordered)
+        hopeless: set[GroupRequest] = set()
+        ordered = [(_head(entry, line), entry) for entry, line in self.waiting.items()]
+        heap = [(order, index, entry) for index, (order, entry) in enumerate(sorted(ordered, key=lambda pair: pair[0]))]
+        while heap:
+            _, index, entry = heapq.heappop(heap)
             if isinstance(entry, Group):
+                fresh = not entry.hosts
+                if fresh and entry.request in hopeless:
+                    continue  # an equal one just failed, and nothing was given back since
                 if self._try_group(entry):
                     del self.waiting[entry]
                     placed = True
                     self.on_change(entry)
+                elif fresh:
+                    hopeless.add(entry.request)
                 continue
             line = self.waiting[entry]
             workload = self._first_placeable(line)
@@ -252,7 +256,7 @@ class Scheduler:
                 continue
             placed = True
             if line:
-                heapq.heappush(ordered, (line[0].order, index, entry))
+                heapq.heappush(heap, (line[0].order, index, entry))
             else:
                 del self.waiting[entry]
             self.on_change(workload)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from remora.kernel.cluster import Cluster
@@ -19,6 +20,7 @@ from remora.model.resources import Resources, show_amounts
 
 _MOST_SUGGESTIONS = 3
 _CLOSEST_LOOK = 64
+_MOST_NAMED = 1_000
 
 AFFINITY = "affinity"
 RESOURCES = "resources"
@@ -32,11 +34,9 @@ class Refusal:
 
     rule: str
     text: str
+    count: int
     node_ids: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.node_ids)
+    """Which nodes; at most a thousand of them are named."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,9 @@ def count_refusals(cluster: Cluster, screens: list[Screen], nodes: NodeSet) -> t
         passing = screen.passing(left)
         refused = without(left, passing)
         if refused:
-            ids = tuple(cluster.nodes.at(number).node_id for number in members(refused))
-            refusals.append(Refusal(screen.rule.name, screen.rule.refusal(screen.subject, len(ids)), ids))
+            count = refused.bit_count()
+            ids = tuple(cluster.nodes.at(number).node_id for number in islice(members(refused), _MOST_NAMED))
+            refusals.append(Refusal(screen.rule.name, screen.rule.refusal(screen.subject, count), count, ids))
         left = passing
     return tuple(refusals)
 

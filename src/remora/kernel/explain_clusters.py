@@ -83,7 +83,8 @@ def explain_cluster(cluster: Cluster, vcluster: VCluster, position: int, ahead: 
         needed = show_amounts(vcluster.minimum())
         return Explanation(f"{place}: {where} can not hold {needed} as it is now, even when nothing else runs", case=RESOURCES)
     if ahead is not None:
-        return Explanation(f"{place}: behind {ahead.cluster_id}, which came first and needs the same resources", case=RESOURCES)
+        rank = "has a higher priority" if ahead.priority > vcluster.priority else "came first"
+        return Explanation(f"{place}: behind {ahead.cluster_id}, which {rank} and needs the same resources", case=RESOURCES)
     changes, parts = [], []
     for name, units in vcluster.minimum().pairs:
         free = _free(cluster, parent, name)
@@ -120,7 +121,7 @@ def _refusals_inside(cluster: Cluster, vcluster: VCluster, query: Query) -> tupl
     for key, (rule, screen, names) in counted.items():
         words = key.removeprefix(f"{rule} ")
         text = screen.rule.refusal(screen.subject, len(names)) if screen else verb(len(names), *words.split("|"))
-        refusals.append(Refusal(rule, text, tuple(names)))
+        refusals.append(Refusal(rule, text, len(names), tuple(names[:1_000])))
     return tuple(refusals)
 
 

@@ -247,7 +247,7 @@ def test_a_seed_is_a_whole_number(seed):
 def test_a_parent_named_by_its_id_is_taken_as_everywhere_else_or_refused():
     world = World()
     try:
-        child = world.c.create_virtual_cluster(parent=world.vc.cluster_id)  # type: ignore[arg-type]
+        child = world.c.create_virtual_cluster(parent=world.vc.cluster_id)
     except InvalidInputError:
         return
     assert child._inner.parent is world.vc._inner

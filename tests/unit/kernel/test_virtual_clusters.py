@@ -246,7 +246,10 @@ def test_a_higher_priority_comes_first():
     running = c.submit("task", resources={"CPU": 4})
     low, high, also_high = queue_of(c, (3, 0), (3, 10), (3, 10))
     assert high.reason.startswith("position 1 in the queue: ")
-    assert low.reason == f"position 3 in the queue: behind {high.cluster_id}, which came first and needs the same resources"
+    assert (
+        low.reason
+        == f"position 3 in the queue: behind {high.cluster_id}, which has a higher priority and needs the same resources"
+    )
     c.finish(running)
     assert [vc.state for vc in (low, high, also_high)] == ["QUEUED", "READY", "QUEUED"]
 

@@ -1,0 +1,71 @@
+"""The command ``remora``: the verbs, and what a mistake looks like (one line on stderr and exit code 2)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+import remora
+from remora.cli.simulate import simulate
+from remora.errors import InvalidInputError, RemoraError
+
+MISTAKE, FAILURE = 2, 1
+
+
+class _Verbs(TyperGroup):
+    """Every verb at once: what the user can put right is one clear line, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RemoraError as error:
+            _complain(str(error))
+            raise typer.Exit(MISTAKE if isinstance(error, InvalidInputError) else FAILURE) from None
+
+
+app = typer.Typer(
+    name="remora",
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"remora {remora.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Labels, affinity, taints and virtual clusters for stock Ray.
+
+    [bold]Examples[/bold]
+
+    remora simulate cats-and-dogs
+
+    remora simulate my-cluster.yaml --plot use.png
+    """
+
+
+app.command("simulate")(simulate)
+
+
+def run() -> None:
+    """The entry point of the installed command."""
+    app()
+
+
+def _complain(message: str) -> None:
+    # soft_wrap: one line stays one line, for grep and for logs.
+    line = Text.assemble(("remora: ", "bold red"), " ".join(message.split()))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(line)

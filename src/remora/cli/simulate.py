@@ -1,0 +1,136 @@
+"""``remora simulate``: play a scenario and show who ran where, what waited and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from remora.errors import InvalidInputError
+from remora.sim.plot import check, plot
+from remora.sim.report import Table, headline, tables, to_dict
+from remora.sim.run import Progress as Report
+from remora.sim.run import run_scenario
+from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_seed
+
+_LONG_SECONDS = 1.0
+_LONG_EVENTS = 5_000
+
+
+def simulate(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw use over time into a file.", show_default=False)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Use this seed instead of the file's.", show_default=False)
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the shipped scenarios.")] = False,
+) -> None:
+    """Play a scenario on a virtual clock: who runs where, what waits and why.
+
+    No Ray is started; the decisions are those that steer a live cluster.
+
+    [bold]Examples[/bold]
+
+    remora simulate --list
+
+    remora simulate cats-and-dogs
+
+    remora simulate my-cluster.yaml --plot use.png
+
+    remora simulate my-cluster.yaml --json | jq .summary
+    """
+    if listing:
+        _list(as_json)
+        return
+    if scenario is None:
+        raise InvalidInputError("no scenario is named; for example: remora simulate cats-and-dogs, or remora simulate --list")
+    loaded = load_scenario(scenario)
+    if seed is not None:
+        loaded = with_seed(loaded, seed)
+    if picture is not None:
+        check(picture)
+    with _progress(loaded.name) as report:
+        run = run_scenario(loaded, report)
+    if picture is not None:
+        plot(run, picture)
+    if as_json:
+        typer.echo(json.dumps(to_dict(run), indent=2))
+        return
+    console = _console()
+    console.print(Text(run.scenario, style="bold"))
+    if run.description:
+        console.print(Text(run.description, style="dim"))
+    for line in headline(run):
+        console.print(Text(line))
+    for table in tables(run):
+        _show(console, table)
+    if picture is not None:
+        console.print(Text(f"\npicture: {picture}"))
+
+
+def _list(as_json: bool) -> None:
+    found = [parse_scenario(text, name, name) for name, text in shipped().items()]
+    if as_json:
+        typer.echo(json.dumps([{"name": item.name, "description": item.description} for item in found], indent=2))
+        return
+    rows = tuple((item.name, item.description) for item in found)
+    _show(_console(), Table("Shipped scenarios", ("Name", "What it shows"), rows))
+
+
+def _show(console: Console, table: Table) -> None:
+    shown = RichTable(box=box.SIMPLE_HEAD, title=table.title, title_justify="left", title_style="bold", pad_edge=False)
+    for index, column in enumerate(table.columns):
+        numeric = column in ("From", "To", "At", "Total", "Mean use", "Peak use")
+        # The last column takes the folds: names and times stay whole where they can.
+        shown.add_column(column, justify="right" if numeric else "left", overflow="fold", min_width=6 if index == 0 else None)
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    console.print()
+    console.print(shown)
+    if table.more:
+        console.print(Text(f"  ... and {table.more:,} more (all of them: --json)", style="dim"))
+
+
+def _console() -> Console:
+    # When it is not a terminal there is no width to ask for, and 80 columns can be read anywhere.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Report | None]:
+    """A bar on stderr, but only for people who would otherwise wonder: at a terminal, and when the run is long."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(name, total=None, visible=False)
+    began = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        if done < total and (total > _LONG_EVENTS or time.monotonic() - began > _LONG_SECONDS):
+            bar.start()
+            bar.update(task, completed=done, total=total, visible=True)
+
+    try:
+        yield report
+    finally:
+        bar.stop()
