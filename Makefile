@@ -15,12 +15,15 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install test check lint types contracts unit format bench clean
+.PHONY: help install demo test check lint types contracts unit format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv and install remora with its dev tools, when pyproject.toml changed
+
+demo: $(STAMP) ## Play three scenarios of the proposals: who runs where, what waits and why
+	@for story in cats-and-dogs gpu-isolation virtual-cluster-walkthrough; do $(BIN)/remora simulate $$story || exit 1; echo; done
 
 test: lint types contracts unit ## Run every check and all tests; stop at the first failure
 
