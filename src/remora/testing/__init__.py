@@ -1,1 +1,4 @@
-"""Builders for tests, also for users' own: a cluster or a node in one readable line. May import: ``remora.sim`` and all below."""
+"""For tests, also users' own: builders, and a slow reference of what the kernel decides.
+
+May import: ``remora.sim`` and everything below it.
+"""
