@@ -14,11 +14,12 @@ from remora import LabelSelector
 from remora.kernel import shares
 from remora.kernel.amend import amend
 from remora.kernel.cluster import Cluster
-from remora.kernel.confined import labels_of
 from remora.kernel.explain import Suggestion
+from remora.kernel.explain_groups import _relaxed
 from remora.kernel.placement import decide
 from remora.kernel.tree import VCluster
-from remora.kernel.workloads import Host, Workload
+from remora.kernel.virtual_labels import labels_of
+from remora.kernel.workloads import Group, Host, Workload
 from remora.sim.cluster import PENDING, PLACED
 from remora.testing import reference
 from remora.testing.reference import decide_by_brute_force
@@ -118,6 +119,24 @@ def test_every_suggestion_when_applied_places_the_workload(start: Any, steps: An
         if work.state == PENDING:
             for suggestion in work.explain().suggestions:
                 assert placed_after(stream.sim.scheduler.cluster, work._work, suggestion), (work.reason, suggestion.text)
+
+
+@given(starts, everything)
+def test_every_suggestion_for_a_group_when_applied_places_it(start: Any, steps: Any) -> None:
+    stream = run(start, steps)
+    for group in stream.groups:
+        if group.state == PENDING and group._inner.request.cluster is None:
+            for suggestion in group.explain().suggestions:
+                scheduler = copy.deepcopy(stream.sim.scheduler)
+                bundles = group._inner.bundles if group._inner.hosts else group._inner.request.options[0]
+                for number, change in enumerate(suggestion.changes):
+                    if change.action == "add_node":
+                        scheduler.cluster.add_node(f"new-{number}", *change.subject)
+                    else:
+                        bundles = tuple(replace(bundle, nodes=_relaxed(bundle.nodes, change)) for bundle in bundles)
+                twin = next(entry for entry in scheduler.waiting if getattr(entry, "group_id", "") == group.name)
+                assert isinstance(twin, Group)
+                assert scheduler._would_fit(twin, bundles), (group.reason, suggestion.text)
 
 
 def placed_after(cluster: Cluster, workload: Workload, suggestion: Suggestion) -> bool:

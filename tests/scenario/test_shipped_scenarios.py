@@ -136,10 +136,10 @@ def test_a_queued_job_says_what_it_waits_for_and_when_that_changes():
     run = play("job-queue")
     second = run.clusters[1]
     told = [(step.at, step.state, step.reason) for step in second.steps if step.state == "QUEUED"]
-    assert told[0] == (5, "QUEUED", "position 1 in the queue: in the cluster 3 CPU are needed and 0 free")
+    assert told[0] == (5, "QUEUED", "position 1 in the queue: in the cluster 3 CPU needed, 0 free")
     assert told[1][0] == 10
     assert told[1][2].startswith("position 2 in the queue: behind vc-3")
-    assert told[2] == (30, "QUEUED", "position 1 in the queue: in the cluster 3 CPU are needed and 1 free")
+    assert told[2] == (30, "QUEUED", "position 1 in the queue: in the cluster 3 CPU needed, 1 free")
 
 
 def test_work_of_a_queued_job_waits_with_it_and_runs_when_it_is_ready():

@@ -42,6 +42,9 @@ class Cluster:
         self.tree = Tree()
         self.on_node: dict[int, dict[str, Workload]] = {}
         self.last_spread = -1
+        # A share moved or a virtual node was made: something that waits elsewhere may fit now.
+        self.stirred = False
+        self.empty_twin: tuple[int, Cluster] | None = None  # kept by whatif
         self.eligible_cache: dict[NodeClass, tuple[int, NodeSet]] = {}
 
     # Nodes
@@ -95,7 +98,7 @@ class Cluster:
             journal: shares.Journal = []
             taken = shares.take(self, host, request.resources.pairs, journal)
             assert taken, (workload, host)
-            workload.host = host
+            workload.host = host._replace(source=None)
         workload.node = host.node
         self.placed[workload.workload_id] = workload
         self.on_node[host.node][workload.workload_id] = workload
@@ -132,7 +135,7 @@ class Cluster:
             if before is None:
                 taken = shares.take(self, host, bundle.resources.pairs, journal)
                 assert taken, (group, host)
-        group.hosts = list(hosts)
+        group.hosts = [host._replace(source=None) for host in hosts]
         self.groups[group.group_id] = group
 
     def release_group(self, group: Group) -> None:
@@ -142,19 +145,29 @@ class Cluster:
         group.hosts = []
         self.groups.pop(group.group_id, None)
 
+    def restore_group(self, group: Group, option: int, hosts: list[Host | None]) -> None:
+        """Back to what ``release_group`` let go a moment ago."""
+        group.option = option
+        for bundle, host in zip(group.bundles, hosts, strict=True):
+            if host is not None:
+                taken = shares.take(self, host, bundle.resources.pairs, [])
+                assert taken, (group, host)
+        group.hosts = list(hosts)
+        self.groups[group.group_id] = group
+
     def _drop_vnodes(self, number: int) -> list[VCluster]:
         """Virtual nodes on a lost node are gone without giving anything back: what they came from is gone too."""
         hurt = []
         for cluster in self.tree.clusters.values():
-            flexible = cluster.flex.pop(number, None)
-            if flexible is not None:
+            if number in cluster.flex:
+                flexible = cluster.remove_flexible(number)
                 for name, units in flexible.total.items():
                     shares.bump(cluster.flex_total, name, -units)
                 for name, units in flexible.used.items():
                     shares.bump(cluster.flex_used, name, -units)
             for index, vnode in enumerate(cluster.fixed):
                 if vnode is not None and vnode.node == number:
-                    cluster.fixed[index] = None
+                    cluster.set_fixed(index, None)
             if not cluster.whole:
                 hurt.append(cluster)
         return hurt

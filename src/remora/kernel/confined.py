@@ -1,12 +1,12 @@
 """Deciding inside a virtual cluster, where the shares are the capacity.
 
 What the cluster already owns comes first: a fixed-size node, then idle flexible share, and only then growth. Rules about
-nodes (taints, affinity, labels) hold as they do outside; a virtual node has its own labels on top of its node's.
+nodes (taints, affinity) hold as they do outside; labels are asked of the virtual nodes, which have more of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from remora.kernel import shares
@@ -16,11 +16,12 @@ from remora.kernel.nodesets import NodeSet, collect, without
 from remora.kernel.ranking import choose
 from remora.kernel.rules import Query
 from remora.kernel.tree import VCluster, VNode
+from remora.kernel.virtual_labels import admits, asks_labels, labels_of, openings
 from remora.kernel.workloads import Host
 from remora.model.requests import NodeClass
 from remora.model.resources import Resources
 from remora.model.selectors import LabelSelector
-from remora.model.virtual_clusters import VCLUSTER_LABEL
+from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL
 
 _EVERYTHING = LabelSelector()
 
@@ -29,86 +30,111 @@ def decide(cluster: Cluster, vcluster: VCluster, query: Query, open_nodes: NodeS
     """The host inside ``vcluster``, or None; ``open_nodes`` are those that affinity leaves open."""
     demand = query.request.demand
     allowed = open_nodes & untainted(cluster, query.choice)
-    for vnodes in (vcluster.fixed, list(vcluster.flex.values())):
-        owned = _owned(cluster, vnodes, query.choice.selector, demand, allowed)
+    for vnodes in (vcluster.fixed, _with_idle(vcluster, demand)):
+        owned = _owned(cluster, vnodes, query.choice, demand, allowed)
         if owned:
-            return owned[choose(cluster, query, _nodes(owned))]
+            return owned[choose(cluster, query, collect(owned), _wishes(cluster, query, owned))]
     if not demand and any(vcluster.vnodes()):
         return None  # work that asks for nothing stays where its cluster is
-    growing = allowed & grown_nodes(cluster, vcluster, query.choice, demand)
+    growing = allowed & growable(cluster, vcluster, query.choice, demand)
     # What the parent owns and does not use comes before making the parent grow as well.
     at_hand = growing & _idle_nodes(vcluster.parent, demand) if vcluster.parent is not None else 0
     for nodes in (at_hand, without(growing, at_hand)):
         while nodes:
             number = choose(cluster, query, nodes)
-            host = Host(vcluster, number, None)
-            if shares.fits(cluster, host, demand):
-                return host
+            for host in flexible_hosts(cluster, vcluster, number, query.choice):
+                if shares.fits(cluster, host, demand):
+                    return host
             nodes ^= 1 << number
     return None
 
 
 def feasible(cluster: Cluster, vcluster: VCluster, choice: NodeClass, demand: Resources) -> bool:
     """Whether the cluster could ever hold it: when empty, and grown to its maximum."""
+    allowed = untainted(cluster, choice)
     for vnode in vcluster.fixed:
-        if vnode is None or not choice.selector.matches(labels_of(cluster, vnode)):
+        if vnode is None or not allowed >> vnode.node & 1 or not admits(choice, labels_of(cluster, vnode)):
             continue
         beside = Resources({name: units for name, units in demand.pairs if name not in vnode.total})
         if all(vnode.total.get(name, units) >= units for name, units in demand.pairs) and _within_limits(vcluster, beside):
             return True
-    left = choice.selector.given({VCLUSTER_LABEL: vcluster.cluster_id})
+    left = _given(choice, vcluster)
     if left is None or not _within_limits(vcluster, demand):
         return False
     if vcluster.parent is not None:
-        return feasible(cluster, vcluster.parent, replace(choice, selector=left), demand)
-    return bool(eligible(cluster, replace(choice, selector=left)) & cluster.totals.at_least(demand))
+        return feasible(cluster, vcluster.parent, left, demand)
+    return bool(eligible(cluster, left) & cluster.totals.at_least(demand))
 
 
 def untainted(cluster: Cluster, choice: NodeClass) -> NodeSet:
     """What the static rules admit when labels are left out: those are asked of the virtual nodes."""
-    return eligible(cluster, replace(choice, selector=_EVERYTHING)) if choice.selector else eligible(cluster, choice)
+    return eligible(cluster, replace(choice, selector=_EVERYTHING, any_of=()) if asks_labels(choice) else choice)
 
 
-def grown_nodes(cluster: Cluster, vcluster: VCluster, choice: NodeClass, demand: Resources) -> NodeSet:
+def growable(cluster: Cluster, vcluster: VCluster, choice: NodeClass, demand: Resources) -> NodeSet:
     """A superset of the nodes on which the flexible part could provide ``demand``."""
+    nodes = shares.reachable(cluster, vcluster, demand, {})
+    asked = {term.key for term in choice.selector.terms}
+    if not asked or VNODE_LABEL in asked or any(ancestor.fixed for ancestor in vcluster.chain() if ancestor is not vcluster):
+        return nodes
+    # No ancestor adds labels of its own, so the physical nodes' labels decide, and they are indexed.
+    left = _given(replace(choice, any_of=()), vcluster)
+    return nodes & eligible(cluster, left) if left is not None else 0
+
+
+def flexible_hosts(cluster: Cluster, vcluster: VCluster, number: int, choice: NodeClass) -> list[Host]:
+    """The flexible node there, or the ways to make it, that the labels asked for admit."""
+    if not asks_labels(choice):
+        return [Host(vcluster, number, None)]
+    return [host for host, labels in openings(cluster, vcluster, number) if admits(choice, labels)]
+
+
+def _given(choice: NodeClass, vcluster: VCluster) -> NodeClass | None:
+    """What is left to ask of nodes once the label of the cluster itself is known."""
     left = choice.selector.given({VCLUSTER_LABEL: vcluster.cluster_id})
-    if left is None:
-        return 0
-    return shares.reachable(cluster, vcluster, demand, {}) & eligible(cluster, replace(choice, selector=left))
+    return None if left is None else replace(choice, selector=left)
 
 
-def labels_of(cluster: Cluster, vnode: VNode) -> Mapping[str, str]:
-    """A virtual node's labels: inherited from its node, then its own."""
-    inherited = {**cluster.nodes.at(vnode.node).labels}
-    if vnode.host.fixed is not None:
-        inherited.update(labels_of(cluster, vnode.host.fixed))
-    return {**inherited, **vnode.labels}
+def _with_idle(vcluster: VCluster, demand: Resources) -> list[VNode]:
+    return [vcluster.flex[number] for number in sorted(vcluster.idle if demand else {*vcluster.flex} - vcluster.hollow)]
 
 
 def _owned(
-    cluster: Cluster, vnodes: list[VNode | None] | list[VNode], selector: LabelSelector, demand: Resources, allowed: NodeSet
+    cluster: Cluster, vnodes: Iterable[VNode | None], choice: NodeClass, demand: Resources, allowed: NodeSet
 ) -> dict[int, Host]:
     """By node number: the first virtual node there that has the demand without growing a share of what it names."""
     found: dict[int, Host] = {}
     for vnode in vnodes:
         if vnode is None or vnode.node in found or not allowed >> vnode.node & 1:
             continue
-        if not all(vnode.idle(name) >= units for name, units in demand.pairs if name in vnode.total or not vnode.fixed):
-            continue
-        if selector and not selector.matches(labels_of(cluster, vnode)):
-            continue
-        host = Host(vnode.cluster, vnode.node, vnode if vnode.fixed else None)
-        if shares.fits(cluster, host, demand):
-            found[vnode.node] = host
+        beside = False
+        for name, units in demand.pairs:
+            if vnode.fixed and name not in vnode.total:
+                beside = True
+            elif vnode.idle(name) < units:
+                break
+        else:
+            host = Host(vnode.cluster, vnode.node, vnode if vnode.fixed else None)
+            if asks_labels(choice) and not admits(choice, labels_of(cluster, vnode)):
+                continue
+            if not beside or shares.fits(cluster, host, demand):
+                found[vnode.node] = host
     return found
+
+
+def _wishes(cluster: Cluster, query: Query, owned: dict[int, Host]) -> list[NodeSet] | None:
+    """Wishes about node labels, asked of the virtual nodes."""
+    if not query.request.wishes:
+        return None
+    labels = {}
+    for number, host in owned.items():
+        assert host.cluster is not None
+        labels[number] = labels_of(cluster, host.fixed or host.cluster.flex[number])
+    return [collect(number for number in labels if term.matches(labels[number])) for term in query.request.wishes]
 
 
 def _idle_nodes(vcluster: VCluster, demand: Resources) -> NodeSet:
     return collect(vnode.node for vnode in vcluster.vnodes() if all(vnode.idle(name) >= units for name, units in demand.pairs))
-
-
-def _nodes(hosts: dict[int, Host]) -> NodeSet:
-    return collect(hosts)
 
 
 def _within_limits(vcluster: VCluster, demand: Resources) -> bool:

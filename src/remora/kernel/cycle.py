@@ -13,21 +13,23 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from remora.errors import InvalidVirtualClusterError
 from remora.kernel import shares
 from remora.kernel.cluster import Cluster
 from remora.kernel.explain import Explanation
-from remora.kernel.explain_clusters import explain_cluster, explain_group, explain_request
+from remora.kernel.explain_clusters import explain_cluster, explain_request
+from remora.kernel.explain_groups import explain_group
 from remora.kernel.gang import Gang, Item
 from remora.kernel.nodes import Node
 from remora.kernel.placement import decide
 from remora.kernel.reserving import dissolve, reserve
 from remora.kernel.tree import QUEUED, READY, VCluster
-from remora.kernel.whatif import could_ever_reserve, emptied
+from remora.kernel.whatif import could_ever_reserve, emptied, layout
 from remora.kernel.workloads import Group, Host, Workload
-from remora.model.groups import GroupRequest
-from remora.model.labels import Labels
+from remora.model.groups import Bundle, GroupRequest
+from remora.model.labels import ACTOR_ID, Labels
 from remora.model.requests import Request
 from remora.model.resources import Resources, show_amounts
 from remora.model.taints import Tolerations
@@ -47,6 +49,7 @@ class Scheduler:
         self.cluster = Cluster(seed)
         self.waiting: dict[_Entry, _Line] = {}
         self.queue: list[VCluster] = []
+        self._hurt: dict[str, VCluster] = {}
         self.on_change: Callable[[Workload | Group | VCluster], None] = lambda _: None
         self._order = 0
 
@@ -59,13 +62,16 @@ class Scheduler:
 
     def remove_node(self, node_id: str) -> None:
         """What ran there is placed again, ahead of those that came later."""
-        workloads, groups, _ = self.cluster.remove_node(self.cluster.nodes.get(node_id))
+        workloads, groups, hurt = self.cluster.remove_node(self.cluster.nodes.get(node_id))
+        self._hurt.update({vcluster.cluster_id: vcluster for vcluster in hurt if vcluster.state == READY})
         for workload in workloads:
             self._wait(workload)
             self.on_change(workload)
         for group in groups:
             self.waiting[group] = deque()
             self.on_change(group)
+        self._repair()
+        self._place_waiting()  # before the queue moves up: what was running comes before what has not started
         self.settle()
 
     def relabel(self, node_id: str, set_: Labels = (), drop: tuple[str, ...] = ()) -> None:
@@ -85,7 +91,7 @@ class Scheduler:
         line = self.waiting.get(request)
         # Behind an equal one that waits it waits too, unless placed work tells them apart by their labels.
         if (line is None or self.cluster.refusals) and self._try(workload):
-            if self._followers():
+            if self._followers() or self.cluster.stirred:
                 self.settle()
             return workload
         self._wait(workload)
@@ -97,6 +103,8 @@ class Scheduler:
         group = Group(group_id, request, self._next())
         if not self._try_group(group):
             self.waiting[group] = deque()
+        elif self.cluster.stirred:
+            self.settle()
         return group
 
     def finish(self, workload: Workload) -> None:
@@ -114,8 +122,11 @@ class Scheduler:
         """It died and is placed again under today's rules, ahead of those that came later."""
         if workload.placed:
             self._release(workload)
-            self._wait(workload)
             self.on_change(workload)
+            if self._try(workload):  # before the queue moves up: it was running
+                self.on_change(workload)
+            else:
+                self._wait(workload)
             self.settle()
 
     def finish_group(self, group: Group) -> None:
@@ -136,13 +147,10 @@ class Scheduler:
         vcluster = VCluster(f"vc-{tree.made}", spec, parent, priority, self._next(), tolerations or Tolerations())
         tree.add(vcluster)
         self.queue.append(vcluster)
-        self.queue.sort(key=lambda queued: (-queued.priority, queued.order))
+        self.queue.sort(key=_rank)
+        self.cluster.stirred = False
         self._admit()
-        if (
-            vcluster.state == QUEUED
-            and (parent is None or parent.state == READY)
-            and not could_ever_reserve(self.cluster, vcluster)
-        ):
+        if vcluster.state == QUEUED and not could_ever_reserve(self.cluster, vcluster):
             self.queue.remove(vcluster)
             tree.remove(vcluster)
             tree.made -= 1
@@ -151,13 +159,20 @@ class Scheduler:
                 f"the minimum of {show_amounts(vcluster.minimum())} can never fit {where}, even when nothing else runs: "
                 "ask for less, or for smaller fixed-size nodes"
             )
+        if self.cluster.stirred:
+            self.settle()
         return vcluster
 
     def destroy_cluster(self, vcluster: VCluster) -> list[Workload | Group]:
         """Its children, its work, then itself; what of the work was ended."""
+        ended = self._destroy(vcluster)
+        self.settle()
+        return ended
+
+    def _destroy(self, vcluster: VCluster) -> list[Workload | Group]:
         ended: list[Workload | Group] = []
         for child in list(vcluster.children.values()):
-            ended += self.destroy_cluster(child)
+            ended += self._destroy(child)
         for workload in [work for work in self.cluster.placed.values() if work.request.cluster == vcluster.cluster_id]:
             self.cluster.release(workload)
             ended.append(workload)
@@ -170,10 +185,10 @@ class Scheduler:
                 ended.append(group)
         if vcluster in self.queue:
             self.queue.remove(vcluster)
+        self._hurt.pop(vcluster.cluster_id, None)
         dissolve(self.cluster, vcluster)
         if vcluster.parent is not None:
             shares.trim(self.cluster, vcluster.parent)
-        self.settle()
         return ended
 
     # The cycle
@@ -182,8 +197,8 @@ class Scheduler:
         """Place whatever can be placed now."""
         self._repair()
         self._admit()
-        while self._place_waiting() and self._followers():
-            pass
+        while self._place_waiting() and (self._followers() or self.cluster.stirred):
+            self._admit()
 
     def explain(self, item: Workload | Group | VCluster) -> Explanation:
         """Why it waits; an empty reason when it does not."""
@@ -195,12 +210,14 @@ class Scheduler:
         if item.placed:
             return Explanation("")
         if isinstance(item, Group):
-            return explain_group(self.cluster, item)
+            return explain_group(self.cluster, item, lambda bundles: self._would_fit(item, bundles))
         return explain_request(self.cluster, item.request, item.labels, item.workload_id)
 
     def _repair(self) -> None:
-        for vcluster in self.cluster.tree.clusters.values():
-            if vcluster.state == READY and not vcluster.whole and reserve(self.cluster, vcluster):
+        for vcluster in sorted(self._hurt.values(), key=_rank):
+            if reserve(self.cluster, vcluster):
+                del self._hurt[vcluster.cluster_id]
+                shares.trim(self.cluster, vcluster)
                 self.on_change(vcluster)
 
     def _admit(self) -> None:
@@ -212,12 +229,12 @@ class Scheduler:
             vcluster = waiting.pop(0)
             if vcluster.parent is not None and vcluster.parent.state != READY:
                 continue
-            if any(self._holds_up(earlier, vcluster) for earlier in passed_over):
-                continue
-            if not reserve(self.cluster, vcluster):
+            held_up = any(self._holds_up(earlier, vcluster) for earlier in passed_over)
+            if held_up or not reserve(self.cluster, vcluster):
                 passed_over.append(vcluster)
                 continue
             self.queue.remove(vcluster)
+            shares.trim(self.cluster, vcluster)  # its parent may have moved shares to make room
             self.on_change(vcluster)
             if vcluster.children:
                 # Its children may go ahead now, also those that stood before it in the queue.
@@ -234,6 +251,7 @@ class Scheduler:
     def _place_waiting(self) -> bool:
         """One pass over what waits, oldest first; whether anything was placed."""
         placed = False
+        self.cluster.stirred = False
         hopeless: set[GroupRequest] = set()
         ordered = [(_head(entry, line), entry) for entry, line in self.waiting.items()]
         heap = [(order, index, entry) for index, (order, entry) in enumerate(sorted(ordered, key=lambda pair: pair[0]))]
@@ -263,18 +281,29 @@ class Scheduler:
         return placed
 
     def _first_placeable(self, line: _Line) -> Workload | None:
-        """Equal requests fail alike, except where placed work tells them apart by their labels."""
-        for workload in line if self.cluster.refusals else [line[0]]:
+        """Equal requests fail alike, except where placed work tells them apart by their labels or ids."""
+        refusals = self.cluster.refusals
+        by_id = bool(refusals.with_key((line[0].request.kind, ""), ACTOR_ID))
+        tried = set()
+        for workload in line if refusals else [line[0]]:
+            told_apart = (workload.labels, workload.workload_id if by_id else "")
+            if told_apart in tried:
+                continue
             if self._try(workload):
                 line.remove(workload)
                 return workload
+            tried.add(told_apart)
         return None
 
     def _try(self, workload: Workload) -> bool:
         host = decide(self.cluster, workload.request, workload.labels, workload.workload_id)
         if host is None:
             return False
+        stirred, self.cluster.stirred = self.cluster.stirred, False
         self.cluster.place(workload, host)
+        if self.cluster.stirred:
+            self._trim(workload.request.cluster)  # it grew: what lies idle elsewhere above the minimum goes back
+        self.cluster.stirred |= stirred
         return True
 
     def _try_group(self, group: Group) -> bool:
@@ -282,30 +311,52 @@ class Scheduler:
         space = self.cluster.tree.get(request.cluster) if request.cluster is not None else None
         if space is not None and space.state != READY:
             return False
-        for option, bundles in enumerate(request.options):
-            taken: list[Host | None] = [None] * len(bundles)
-            if group.hosts and group.option == option:
-                taken = group.hosts
-            hosts = self._gang(self.cluster, space, group, option, taken)
-            if hosts is not None:
-                if group.option != option:
-                    self.cluster.release_group(group)
-                self.cluster.place_group(group, option, hosts)
+        for option in range(len(request.options)):
+            if self._try_option(group, option, space):
                 return True
             if option + 1 < len(request.options) and self._could_ever(group, option, space):
                 return False
         return False
 
+    def _try_option(self, group: Group, option: int, space: VCluster | None) -> bool:
+        """Bundles of the same option that are placed already stay; for another option they make room."""
+        before, survivors = group.option, list(group.hosts)
+        if survivors and before != option:
+            self.cluster.release_group(group)
+        taken = list(group.hosts) or [None] * len(group.request.options[option])
+        hosts = self._gang(self.cluster, space, group, option, taken).place()
+        if hosts is not None:
+            self.cluster.stirred = False
+            self.cluster.place_group(group, option, hosts)
+            if self.cluster.stirred:
+                self._trim(group.request.cluster)
+            return True
+        if survivors and before != option:
+            self.cluster.restore_group(group, before, survivors)
+        return False
+
+    def _would_fit(self, group: Group, bundles: tuple[Bundle, ...]) -> bool:
+        """Whether a group that waits could be placed now with these bundles instead of its own."""
+        cluster_id = group.request.cluster
+        space = self.cluster.tree.get(cluster_id) if cluster_id is not None else None
+        changed = Group(group.group_id, replace(group.request, options=(bundles,)))
+        taken = list(group.hosts) or [None] * len(bundles)
+        return self._gang(self.cluster, space, changed, 0, taken).place() is not None
+
     def _could_ever(self, group: Group, option: int, space: VCluster | None) -> bool:
-        twin, inner = emptied(self.cluster, space)
-        return self._gang(twin, inner, group, option, [None] * len(group.request.options[option])) is not None
+        """Whether an option would fit if nothing else ran; kept until a node changes. A search that gave up is a maybe."""
+        depends = layout(self.cluster, space)
+        known = group.ever_fits.get(option)
+        if known is None or known[0] != depends:
+            twin, inner = emptied(self.cluster, space)
+            gang = self._gang(twin, inner, group, option, [None] * len(group.request.options[option]))
+            known = group.ever_fits[option] = (depends, gang.place() is not None or gang.gave_up)
+        return known[1]
 
     @staticmethod
-    def _gang(
-        cluster: Cluster, space: VCluster | None, group: Group, option: int, taken: list[Host | None]
-    ) -> list[Host] | None:
+    def _gang(cluster: Cluster, space: VCluster | None, group: Group, option: int, taken: list[Host | None]) -> Gang:
         items = [Item(bundle.resources, bundle.nodes) for bundle in group.request.options[option]]
-        return Gang(cluster, space, items, group.request.strategy, taken, by_node=True).place()
+        return Gang(cluster, space, items, [group.request.strategy], taken, by_node=True)
 
     def _wait(self, workload: Workload) -> None:
         line = self.waiting.setdefault(workload.request, deque())
@@ -329,6 +380,11 @@ class Scheduler:
     def _next(self) -> int:
         self._order += 1
         return self._order
+
+
+def _rank(vcluster: VCluster) -> tuple[int, int]:
+    """Highest priority first, then first come."""
+    return -vcluster.priority, vcluster.order
 
 
 def _head(entry: _Entry, line: _Line) -> int:

@@ -148,7 +148,8 @@ def _suggest(cluster: Cluster, query: Query, screens: list[Screen]) -> tuple[Sug
         number = _cheapest(cluster, failing, alike)
         changes = tuple(change for screen in failing for change in screen.rule.remedy(cluster, query, screen.subject, number))
         suggestion = Suggestion(_without_repeats(changes))
-        if changes and suggestion not in found:
+        possible = all(screen.rule.remedy(cluster, query, screen.subject, number) for screen in failing)
+        if changes and possible and suggestion not in found:
             found.append(suggestion)
     if not found and new_node is not None:
         found.append(Suggestion((new_node,)))
@@ -193,16 +194,18 @@ def _new_node(query: Query) -> Change | None:
     request = query.request
     if request.follows or query.choice.node_id is not None or request.cluster is not None:
         return None
-    labels = _labels_for(query.choice)
-    if labels is None:
-        return None
-    what = f"add a node with {show_amounts(request.demand)}" if request.demand else "add a node"
+    labels = labels_for(query.choice)
+    return None if labels is None else new_node(request.demand, labels)
+
+
+def new_node(resources: Resources, labels: dict[str, str]) -> Change:
+    what = f"add a node with {show_amounts(resources)}" if resources else "add a node"
     if labels:
         what += f" and the label{'s' if len(labels) > 1 else ''} {show_labels(labels)}"
-    return Change("add_node", (Resources(request.demand), tuple(sorted(labels.items()))), what)
+    return Change("add_node", (resources, tuple(sorted(labels.items()))), what)
 
 
-def _labels_for(choice: NodeClass) -> dict[str, str] | None:
+def labels_for(choice: NodeClass) -> dict[str, str] | None:
     """Labels that a class admits; None when its terms contradict each other."""
     labels: dict[str, str] = {}
     wanted = [*choice.selector.terms, *(next((t for t in terms if not t.positive), terms[0]) for terms in choice.any_of)]

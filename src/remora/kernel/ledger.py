@@ -9,7 +9,7 @@ from __future__ import annotations
 from remora.kernel.nodesets import NodeSet
 from remora.model.resources import Amounts, Resources
 
-_MOST_VIEWS = 512
+_VIEW_BYTES = 64_000_000
 
 
 class _View:
@@ -91,7 +91,7 @@ class Ledger:
         return list(self._views)
 
     def _build(self, shape: Resources, end: int) -> NodeSet:
-        if shape not in self._views and len(self._views) >= _MOST_VIEWS:
+        if shape not in self._views and len(self._views) * (self.size + 1) > _VIEW_BYTES:
             self._views.pop(next(iter(self._views)))
         view = _View([(self._column(name), units) for name, units in shape.pairs], self.size, end)
         column, need = view.columns[0]

@@ -17,11 +17,13 @@ from remora.model.strategies import SPREAD
 _ANY_GPU = Resources({"GPU": 1})
 
 
-def choose(cluster: Cluster, query: Query, ready: NodeSet) -> int:
-    """The number of the best node of a set that is not empty."""
+def choose(cluster: Cluster, query: Query, ready: NodeSet, label_wishes: list[NodeSet] | None = None) -> int:
+    """The number of the best node of a set that is not empty; ``label_wishes`` stand for the wishes about node labels
+    where those are to be asked of virtual nodes."""
     request = query.request
     if request.wishes or request.affinities or request.wished_node is not None:
-        wishes = [wish for rule in (*STATIC, *DYNAMIC) for wish in rule.wishes(cluster, query)]
+        rules = [rule for rule in (*STATIC, *DYNAMIC) if label_wishes is None or rule.name != "labels"]
+        wishes = [*(label_wishes or ()), *(wish for rule in rules for wish in rule.wishes(cluster, query))]
         if wishes:
             ready = most_wanted(ready, wishes)
     if "GPU" not in request.demand:

@@ -6,7 +6,6 @@ from remora.kernel import confined, shares
 from remora.kernel.cluster import Cluster
 from remora.kernel.gang import Gang, Item
 from remora.kernel.tree import DESTROYED, READY, VCluster, VNode
-from remora.kernel.workloads import Host
 from remora.model.requests import NodeClass
 from remora.model.selectors import LabelSelector
 
@@ -14,20 +13,19 @@ from remora.model.selectors import LabelSelector
 def reserve(cluster: Cluster, vcluster: VCluster) -> bool:
     """Reserve all that the minimum still lacks, or nothing."""
     journal: shares.Journal = []
+    stirred = cluster.stirred
     if _reserve(cluster, vcluster, journal):
         vcluster.state = READY
         return True
     shares.undo(journal)
+    cluster.stirred = stirred
     return False
 
 
 def could_reserve(cluster: Cluster, vcluster: VCluster) -> bool:
     """Whether ``reserve`` would succeed; nothing changes."""
-    journal: shares.Journal = []
-    try:
+    with shares.trial(cluster) as journal:
         return _reserve(cluster, vcluster, journal)
-    finally:
-        shares.undo(journal)
 
 
 def dissolve(cluster: Cluster, vcluster: VCluster) -> None:
@@ -35,8 +33,10 @@ def dissolve(cluster: Cluster, vcluster: VCluster) -> None:
     assert not vcluster.children, vcluster
     for vnode in vcluster.vnodes():
         shares.give(cluster, vnode.host, tuple(vnode.total.items()))
-    vcluster.fixed = [None] * len(vcluster.fixed)
-    vcluster.flex.clear()
+    for slot in range(len(vcluster.fixed)):
+        vcluster.set_fixed(slot, None)
+    for number in list(vcluster.flex):
+        vcluster.remove_flexible(number)
     vcluster.flex_total.clear()
     vcluster.flex_used.clear()
     vcluster.state = DESTROYED
@@ -45,23 +45,23 @@ def dissolve(cluster: Cluster, vcluster: VCluster) -> None:
 
 def _reserve(cluster: Cluster, vcluster: VCluster, journal: shares.Journal) -> bool:
     nodes = NodeClass(LabelSelector(), vcluster.tolerations)
-    start = 0
-    for group in vcluster.spec.fixed_size_nodes:
-        slots = range(start, start + len(group.nodes))
-        start = slots.stop
-        taken = [vnode.host if (vnode := vcluster.fixed[slot]) is not None else None for slot in slots]
-        if None not in taken:
-            continue
-        items = [Item(node.resources, nodes) for node in group.nodes]
-        gang = Gang(cluster, vcluster.parent, items, group.scheduling_policy.value, taken, by_node=False)
+    sets = vcluster.spec.fixed_size_nodes
+    specs = [(node, team) for team, group in enumerate(sets) for node in group.nodes]
+    taken = [vnode.host if vnode is not None else None for vnode in vcluster.fixed]
+    if None in taken:
+        items = [Item(node.resources, nodes, team) for node, team in specs]
+        strategies = [group.scheduling_policy.value for group in sets]
+        gang = Gang(cluster, vcluster.parent, items, strategies, taken, by_node=False)
         hosts = gang.place()
+        vcluster.unsure = gang.gave_up
         if hosts is None:
             return False
-        for slot, node, before, host in zip(slots, group.nodes, taken, hosts, strict=True):
-            if before is None:
+        for slot, host in enumerate(hosts):
+            if taken[slot] is None:
+                node = specs[slot][0]
                 if not shares.take(cluster, host, node.resources.pairs, journal):
                     return False
-                vnode = VNode(vcluster.next_vnode_id(), vcluster, host, node)
+                vnode = VNode(vcluster.next_vnode_id(), vcluster, host._replace(source=None), node)
                 vnode.total = dict(node.resources)
                 _settle(vcluster, slot, vnode, journal)
     allowed = confined.untainted(cluster, nodes)
@@ -69,15 +69,10 @@ def _reserve(cluster: Cluster, vcluster: VCluster, journal: shares.Journal) -> b
 
 
 def _settle(vcluster: VCluster, slot: int, vnode: VNode, journal: shares.Journal) -> None:
-    vcluster.fixed[slot] = vnode
+    vcluster.set_fixed(slot, vnode)
 
     def back() -> None:
-        vcluster.fixed[slot] = None
+        vcluster.set_fixed(slot, None)
         vcluster.take_back_vnode_id()
 
     journal.append(back)
-
-
-def host_of(vnode: VNode) -> Host:
-    """A virtual node as the host of its tenants."""
-    return Host(vnode.cluster, vnode.node, vnode if vnode.fixed else None)

@@ -7,7 +7,8 @@ into a journal, so that a failed attempt, or a trial that was only a question, l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from remora.kernel.nodesets import NodeSet, members
@@ -24,11 +25,20 @@ Journal = list[Callable[[], None]]
 
 def fits(cluster: Cluster, host: Host, amounts: Resources) -> bool:
     """Whether ``take`` would succeed; nothing changes."""
-    journal: Journal = []
-    try:
+    with trial(cluster) as journal:
         return take(cluster, host, amounts.pairs, journal)
+
+
+@contextlib.contextmanager
+def trial(cluster: Cluster) -> Iterator[Journal]:
+    """Whatever is written into the journal is undone at the end: it was only a question."""
+    journal: Journal = []
+    stirred = cluster.stirred
+    try:
+        yield journal
     finally:
         undo(journal)
+        cluster.stirred = stirred
 
 
 def take(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal) -> bool:
@@ -36,7 +46,7 @@ def take(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal) -> bool
     if host.cluster is None:
         return _take_physical(cluster, host.node, tuple(amounts), journal)
     if host.fixed is None:
-        return _take_flexible(cluster, host.cluster, host.node, dict(amounts), journal)
+        return _take_flexible(cluster, host, dict(amounts), journal)
     beside: dict[str, int] = {}
     for name, units in amounts:
         if name not in host.fixed.total:
@@ -45,7 +55,7 @@ def take(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal) -> bool
             return False
         else:
             _use(host.fixed, name, units, journal)
-    return not beside or _take_flexible(cluster, host.cluster, host.node, beside, journal)
+    return not beside or _take_flexible(cluster, Host(host.cluster, host.node, None), beside, journal)
 
 
 def give(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal | None = None) -> None:
@@ -67,14 +77,21 @@ def undo(journal: Journal, mark: int = 0) -> None:
 
 def reserve_flexible(cluster: Cluster, vcluster: VCluster, amounts: Resources, nodes: NodeSet, journal: Journal) -> bool:
     """Add ``amounts`` to the flexible part, on whichever of ``nodes`` have room, the roomiest first."""
-    for name, units in amounts.pairs:
+    candidates = {
+        name: list(members(reachable(cluster, vcluster.parent, Resources({name: 1}), {}) & nodes)) for name, _ in amounts.pairs
+    }
+    # What few can provide first: it decides where a virtual node comes from, and the rest has to come from there too.
+    rarest_first = sorted(
+        amounts.pairs,
+        key=lambda pair: sum(_count_sources(cluster, vcluster, number, pair[0]) for number in candidates[pair[0]]),
+    )
+    for name, units in rarest_first:
         missing = units
-        candidates = members(reachable(cluster, vcluster.parent, Resources({name: 1}), {}) & nodes)
-        roomy = [(-_reach_sources(cluster, vcluster, number, name), number) for number in candidates]
+        roomy = [(-_reach_sources(cluster, vcluster, number, name), number) for number in candidates[name]]
         for _, number in sorted(roomy):
             # Asked again: what the last node took may have used up an ancestor's maximum.
             part = min(missing, _reach_sources(cluster, vcluster, number, name))
-            if part and _grow(cluster, vcluster, number, {name: part}, journal):
+            if part and _grow(cluster, Host(vcluster, number, None), {name: part}, journal):
                 missing -= part
             if not missing:
                 break
@@ -83,14 +100,27 @@ def reserve_flexible(cluster: Cluster, vcluster: VCluster, amounts: Resources, n
     return True
 
 
-def trim(cluster: Cluster, vcluster: VCluster, journal: Journal | None = None) -> None:
+def trim(cluster: Cluster, vcluster: VCluster) -> None:
     """Return the idle part of the flexible share above the minimum, here and then in every ancestor."""
-    journal = [] if journal is None else journal
     for ancestor in vcluster.chain():
+        shunned = _shunned(cluster, ancestor)
         for name in list(ancestor.flex_total):
-            excess = ancestor.flex_total[name] - ancestor.spec.flexible_resource_min.get(name, 0)
-            _shrink(cluster, ancestor, name, min(excess, ancestor.flex_idle(name)), None, journal)
-        _drop_empty(ancestor)
+            total, least = ancestor.flex_total[name], ancestor.spec.flexible_resource_min.get(name, 0)
+            # The minimum has to lie where the cluster's ordinary work may run: there only what is above it goes back.
+            elsewhere = sum(vnode.total.get(name, 0) for vnode in shunned)
+            idle_elsewhere = sum(vnode.idle(name) for vnode in shunned)
+            most = idle_elsewhere + max(total - elsewhere - least, 0)
+            _shrink(cluster, ancestor, name, min(total - least, ancestor.flex_idle(name), most), None, [])
+        _drop_hollow(ancestor)
+
+
+def _drop_hollow(vcluster: VCluster) -> None:
+    """What gave everything back is gone, and so is whatever gave everything back that lay on it."""
+    for number in list(vcluster.hollow):
+        vcluster.remove_flexible(number)
+    for child in vcluster.children.values():
+        if child.hollow:
+            _drop_hollow(child)
 
 
 def reachable(cluster: Cluster, vcluster: VCluster | None, demand: Resources, released: dict[str, int]) -> NodeSet:
@@ -117,13 +147,17 @@ def reach(cluster: Cluster, host: Host, name: str, released: int = 0) -> int:
     vnode = host.cluster.flex.get(host.node)
     own = vnode.idle(name) if vnode else 0
     elsewhere = released + host.cluster.flex_idle(name) - own
-    above = _reach_sources(cluster, host.cluster, host.node, name, elsewhere)
+    above = max(reach(cluster, source, name, elsewhere) for source in _sources(host))
     room = host.cluster.headroom(name)
     return own + (above if room is None else min(above, room + elsewhere))
 
 
 def _reach_sources(cluster: Cluster, vcluster: VCluster, number: int, name: str, released: int = 0) -> int:
-    return max(reach(cluster, source, name, released) for source in _sources(vcluster, number))
+    return max(reach(cluster, source, name, released) for source in _sources(Host(vcluster, number, None)))
+
+
+def _count_sources(cluster: Cluster, vcluster: VCluster, number: int, name: str) -> int:
+    return sum(reach(cluster, source, name) > 0 for source in _sources(Host(vcluster, number, None)))
 
 
 def parent_hosts(vcluster: VCluster, number: int) -> list[Host]:
@@ -145,40 +179,48 @@ def _take_physical(cluster: Cluster, number: int, amounts: tuple[tuple[str, int]
     return True
 
 
-def _take_flexible(cluster: Cluster, vcluster: VCluster, number: int, amounts: dict[str, int], journal: Journal) -> bool:
-    vnode = vcluster.flex.get(number)
+def _take_flexible(cluster: Cluster, host: Host, amounts: dict[str, int], journal: Journal) -> bool:
+    vcluster = host.cluster
+    assert vcluster is not None
+    vnode = vcluster.flex.get(host.node)
     short = {name: units - (vnode.idle(name) if vnode else 0) for name, units in amounts.items()}
     short = {name: units for name, units in short.items() if units > 0}
-    if short and not _grow(cluster, vcluster, number, short, journal):
+    if short and not _grow(cluster, host, short, journal):
         return False
     if amounts:
-        vnode = vcluster.flex[number]
+        vnode = vcluster.flex[host.node]
         for name, units in amounts.items():
             _use(vnode, name, units, journal)
     return True
 
 
-def _grow(cluster: Cluster, vcluster: VCluster, number: int, amounts: dict[str, int], journal: Journal) -> bool:
+def _grow(cluster: Cluster, host: Host, amounts: dict[str, int], journal: Journal) -> bool:
+    vcluster = host.cluster
+    assert vcluster is not None
     for name, units in amounts.items():
         room = vcluster.headroom(name)
-        if room is not None and units > room and _shrink(cluster, vcluster, name, units - room, number, journal) < units - room:
+        missing = 0 if room is None else units - room
+        if missing > 0 and _shrink(cluster, vcluster, name, missing, host.node, journal) < missing:
             return False
-    if _grow_within(cluster, vcluster, number, amounts, journal):
+    if _grow_within(cluster, host, amounts, journal):
         return True
     # The limit may be an ancestor's: idle shares of our own elsewhere, given back, make room there.
-    moved = [_shrink(cluster, vcluster, name, units, number, journal) for name, units in amounts.items()]
-    return any(moved) and _grow_within(cluster, vcluster, number, amounts, journal)
+    moved = [_shrink(cluster, vcluster, name, units, host.node, journal) for name, units in amounts.items()]
+    return any(moved) and _grow_within(cluster, host, amounts, journal)
 
 
-def _grow_within(cluster: Cluster, vcluster: VCluster, number: int, amounts: dict[str, int], journal: Journal) -> bool:
-    vnode = vcluster.flex.get(number)
-    for host in _sources(vcluster, number):
+def _grow_within(cluster: Cluster, host: Host, amounts: dict[str, int], journal: Journal) -> bool:
+    vcluster = host.cluster
+    assert vcluster is not None
+    vnode = vcluster.flex.get(host.node)
+    for source in _sources(host):
         mark = len(journal)
-        if take(cluster, host, amounts.items(), journal):
+        if take(cluster, source, amounts.items(), journal):
+            origin = source._replace(source=None)
             if vnode is None:
-                vnode = _make_flexible(vcluster, host, journal)
-            elif vnode.host != host:
-                _rebind(vnode, host, journal)
+                vnode = _make_flexible(cluster, vcluster, origin, journal)
+            elif vnode.host != origin:
+                _rebind(vnode, origin, journal)
             for name, units in amounts.items():
                 _resize(vnode, name, units, journal)
             return True
@@ -186,48 +228,77 @@ def _grow_within(cluster: Cluster, vcluster: VCluster, number: int, amounts: dic
     return False
 
 
-def _sources(vcluster: VCluster, number: int) -> list[Host]:
-    """Where the flexible node may grow from: once it holds anything, only from where it came."""
-    vnode = vcluster.flex.get(number)
-    return [vnode.host] if vnode is not None and vnode.total else parent_hosts(vcluster, number)
+def _sources(host: Host) -> list[Host]:
+    """Where a flexible node may grow from: once it holds anything, only from where it came."""
+    assert host.cluster is not None
+    vnode = host.cluster.flex.get(host.node)
+    if vnode is not None and vnode.total:
+        return [vnode.host]
+    return [host.source] if host.source is not None else parent_hosts(host.cluster, host.node)
 
 
 def _shrink(cluster: Cluster, vcluster: VCluster, name: str, units: int, spare: int | None, journal: Journal) -> int:
-    """Give up to ``units`` of idle flexible share back to the parent, from any node but ``spare``; how much it was."""
+    """Give up to ``units`` of idle flexible share back to the parent, from any node but ``spare``; how much it was.
+
+    First from nodes that the cluster's own minimum may not lie on, then from the last to the first.
+    """
     left = units
-    for number in sorted(vcluster.flex, reverse=True):
-        if left <= 0:
-            break
-        vnode = vcluster.flex[number]
-        amount = min(left, vnode.idle(name))
-        if number != spare and amount > 0:
-            _resize(vnode, name, -amount, journal)
-            give(cluster, vnode.host, ((name, amount),), journal)
-            left -= amount
+    if left > 0:
+        for number in sorted(vcluster.idle, key=lambda number: (_tolerated(cluster, vcluster, number), -number)):
+            vnode = vcluster.flex[number]
+            amount = min(left, vnode.idle(name))
+            if number != spare and amount > 0:
+                _resize(vnode, name, -amount, journal)
+                give(cluster, vnode.host, ((name, amount),), journal)
+                cluster.stirred = True
+                left -= amount
+            if left <= 0:
+                break
     return units - left
+
+
+def _shunned(cluster: Cluster, vcluster: VCluster) -> list[VNode]:
+    """Flexible nodes where only work with tolerations of its own may run."""
+    if not cluster.nodes.taints:
+        return []
+    return [vnode for number, vnode in vcluster.flex.items() if not _tolerated(cluster, vcluster, number)]
+
+
+def _tolerated(cluster: Cluster, vcluster: VCluster, number: int) -> bool:
+    return vcluster.tolerations.tolerates(cluster.nodes.at(number).taints)
 
 
 def _use(vnode: VNode, name: str, units: int, journal: Journal) -> None:
     bump(vnode.used, name, units)
     if not vnode.fixed:
         bump(vnode.cluster.flex_used, name, units)
+        _note_idle(vnode)
     journal.append(lambda: _use(vnode, name, -units, []))
 
 
 def _resize(vnode: VNode, name: str, units: int, journal: Journal) -> None:
     bump(vnode.total, name, units)
     bump(vnode.cluster.flex_total, name, units)
+    _note_idle(vnode)
     journal.append(lambda: _resize(vnode, name, -units, []))
 
 
-def _make_flexible(vcluster: VCluster, host: Host, journal: Journal) -> VNode:
-    vnode = vcluster.flex[host.node] = VNode(vcluster.next_vnode_id(), vcluster, host, None)
+def _note_idle(vnode: VNode) -> None:
+    idle = any(units > vnode.used.get(name, 0) for name, units in vnode.total.items())
+    (vnode.cluster.idle.add if idle else vnode.cluster.idle.discard)(vnode.node)
+    (vnode.cluster.hollow.discard if vnode.total else vnode.cluster.hollow.add)(vnode.node)
+
+
+def _make_flexible(cluster: Cluster, vcluster: VCluster, host: Host, journal: Journal) -> VNode:
+    vnode = VNode(vcluster.next_vnode_id(), vcluster, host, None)
+    vcluster.add_flexible(vnode)
+    cluster.stirred = True
     journal.append(lambda: _forget_flexible(vcluster, host.node))
     return vnode
 
 
 def _forget_flexible(vcluster: VCluster, number: int) -> None:
-    del vcluster.flex[number]
+    vcluster.remove_flexible(number)
     vcluster.take_back_vnode_id()
 
 
@@ -238,12 +309,6 @@ def _rebind(vnode: VNode, host: Host, journal: Journal) -> None:
         vnode.host = old
 
     journal.append(back)
-
-
-def _drop_empty(vcluster: VCluster) -> None:
-    for number, vnode in list(vcluster.flex.items()):
-        if not vnode.total:
-            del vcluster.flex[number]
 
 
 def _change_available(cluster: Cluster, number: int, name: str, units: int, journal: Journal) -> None:

@@ -7,6 +7,7 @@ physical node, and at most one flexible virtual node on each.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from remora.errors import UnknownNameError
 from remora.kernel.nodesets import NodeSet
@@ -71,20 +72,42 @@ class VCluster:
         self.flex: dict[int, VNode] = {}
         self.flex_total: dict[str, int] = {}
         self.flex_used: dict[str, int] = {}
-        self.ever_fits: tuple[int, bool] | None = None  # kept by whatif, with the version of the nodes it holds for
+        # Node numbers: where there is a flexible node, and where one has anything idle.
+        self.flex_nodes: NodeSet = 0
+        self.idle: set[int] = set()
+        self.hollow: set[int] = set()  # flexible nodes that gave everything back and wait to be dropped
+        self.layout = 0  # goes up whenever a fixed-size node is made or lost
+        self.ever_fits: tuple[Any, bool] | None = None  # kept by whatif, with what it depends on
+        self.unsure = False  # the last search for room gave up before it had seen everything
         self._made = 0
 
     def vnodes(self) -> Iterator[VNode]:
-        """Fixed-size nodes first, then the flexible ones by node number."""
+        """Fixed-size nodes first, then the flexible ones by node number; not those that gave everything back."""
         yield from (vnode for vnode in self.fixed if vnode is not None)
         for number in sorted(self.flex):
-            yield self.flex[number]
+            if number not in self.hollow:
+                yield self.flex[number]
 
     def nodes(self) -> NodeSet:
-        nodes = 0
-        for vnode in self.vnodes():
-            nodes |= 1 << vnode.node
+        nodes = self.flex_nodes
+        for vnode in self.fixed:
+            if vnode is not None:
+                nodes |= 1 << vnode.node
         return nodes
+
+    def add_flexible(self, vnode: VNode) -> None:
+        self.flex[vnode.node] = vnode
+        self.flex_nodes |= 1 << vnode.node
+
+    def remove_flexible(self, number: int) -> VNode:
+        self.flex_nodes &= ~(1 << number)
+        self.idle.discard(number)
+        self.hollow.discard(number)
+        return self.flex.pop(number)
+
+    def set_fixed(self, slot: int, vnode: VNode | None) -> None:
+        self.fixed[slot] = vnode
+        self.layout += 1
 
     def flex_idle(self, name: str) -> int:
         return self.flex_total.get(name, 0) - self.flex_used.get(name, 0)
@@ -129,6 +152,10 @@ class VCluster:
         self._made += 1
         return f"{self.cluster_id}-{self._made}"
 
+    def coming_vnode_id(self) -> str:
+        """The id that the next virtual node would have."""
+        return f"{self.cluster_id}-{self._made + 1}"
+
     def take_back_vnode_id(self) -> None:
         """The virtual node made last was only a trial."""
         self._made -= 1
@@ -167,10 +194,3 @@ class Tree:
             some = ", ".join(sorted(self.clusters)[:3]) or "none"
             raise UnknownNameError(f"there is no virtual cluster {cluster_id!r}: the live ones are {some}")
         return cluster
-
-    def on_node(self, number: int) -> Iterator[VNode]:
-        """Every virtual node on a physical node, children after their parents."""
-        for cluster in self.clusters.values():
-            for vnode in cluster.vnodes():
-                if vnode.node == number:
-                    yield vnode

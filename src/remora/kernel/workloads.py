@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remora.model.groups import Bundle, GroupRequest
 from remora.model.labels import Labels
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 class Host(NamedTuple):
     """Where resources are taken from: a node of the physical cluster, or in a virtual cluster a fixed-size virtual node
-    or (``fixed`` None) the flexible one on that node."""
+    or (``fixed`` None) the flexible one on that node. ``source`` says where a flexible node that is not there yet has to
+    come from, when its labels depend on that."""
 
     cluster: VCluster | None
     node: int
     fixed: VNode | None
+    source: Host | None = None
 
 
 class Workload:
@@ -45,7 +47,7 @@ class Workload:
 class Group:
     """One placement group. ``hosts`` has one entry a bundle of the option that is placed; None is a lost bundle."""
 
-    __slots__ = ("group_id", "hosts", "option", "order", "request")
+    __slots__ = ("ever_fits", "group_id", "hosts", "option", "order", "request")
 
     def __init__(self, group_id: str, request: GroupRequest, order: int = 0) -> None:
         self.group_id = group_id
@@ -53,6 +55,8 @@ class Group:
         self.order = order
         self.option = 0
         self.hosts: list[Host | None] = []
+        # By option: whether it could ever fit, with what that depends on.
+        self.ever_fits: dict[int, tuple[Any, bool]] = {}
 
     @property
     def bundles(self) -> tuple[Bundle, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from remora.kernel.confined import labels_of
 from remora.kernel.explain import Explanation
 from remora.kernel.tree import VCluster, VNode
+from remora.kernel.virtual_labels import labels_of
 from remora.kernel.workloads import Group, Workload
 from remora.model.resources import from_units
 from remora.model.virtual_clusters import VirtualCluster

@@ -63,7 +63,7 @@ def test_the_minimum_is_all_or_nothing():
     c.submit("task", resources={"CPU": 4})
     vc = c.create_virtual_cluster(flexible(low=6))
     assert (vc.state, vc.nodes) == ("QUEUED", [])
-    assert vc.reason == "position 1 in the queue: in the cluster 6 CPU are needed and 4 free"
+    assert vc.reason == "position 1 in the queue: in the cluster 6 CPU needed, 4 free"
     assert free(c) == 4
 
 
@@ -418,7 +418,7 @@ def test_two_datasets_in_one_job_as_seed_004_shows():
     validation = c.create_virtual_cluster(flexible(low=20, high=20), parent=job)
     assert [vc.state for vc in (job, train, validation)] == ["READY"] * 3
     third = c.create_virtual_cluster(flexible(low=1), parent=job)
-    assert third.reason == f"position 1 in the queue: in {job.cluster_id} 1 CPU are needed and 0 free"
+    assert third.reason == f"position 1 in the queue: in {job.cluster_id} 1 CPU needed, 0 free"
 
 
 # Fixed-size nodes

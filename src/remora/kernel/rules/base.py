@@ -41,7 +41,8 @@ class Change:
 
     Actions: ``tolerate`` (a taint key), ``drop_selector`` (an expression), ``drop_node_any`` (expressions),
     ``drop_affinity`` (owner and expressions), ``drop_pin`` (a node id), ``drop_label`` (a label of the newcomer),
-    ``free`` (node id, resource, units), ``reduce`` (resource, units to ask for at most), ``add_node`` (resources, labels).
+    ``free`` (node or cluster id, resource, units), ``reduce`` (resource, units to ask for at most), ``add_node`` (resources,
+    labels), ``raise_max`` (cluster id, resource, units).
     """
 
     action: str
@@ -68,7 +69,7 @@ class Rule(Protocol):
         ...
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
-        """The changes that together lift this constraint for the node with that number."""
+        """The changes that together lift this constraint for the node with that number; none when nothing can."""
         ...
 
 

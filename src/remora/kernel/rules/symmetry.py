@@ -37,4 +37,6 @@ class SymmetryRule:
         return f"{verb(count, 'hosts', 'host')} something that keeps away {subject[0]}={subject[1]}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
+        if subject[0] == ACTOR_ID:
+            return ()  # nobody can have another id
         return (Change("drop_label", subject, f"drop its label {subject[0]}={subject[1]}"),)
