@@ -3,7 +3,10 @@
 The names below are the public interface; everything else may change. Importing this module is cheap and needs no Ray.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from remora.errors import (
+    IncompatibleRayError,
     InvalidInputError,
     InvalidLabelError,
     InvalidResourceError,
@@ -50,7 +53,22 @@ from remora.model.virtual_clusters import (
     VirtualCluster,
 )
 
+if TYPE_CHECKING:
+    from remora.ray_seam.api import attach, detach, init, label_node, shutdown_controller, taint_node, untaint_node
+
 __version__ = "0.1.0"
+
+_LIVE = ("attach", "detach", "init", "label_node", "shutdown_controller", "taint_node", "untaint_node")
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need Ray, imported when they are first used."""
+    if name in _LIVE:
+        from remora.ray_seam import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'remora' has no attribute {name!r}")
+
 
 __all__ = [
     "PACK",
@@ -64,6 +82,7 @@ __all__ = [
     "FixedSizeNode",
     "FixedSizeNodes",
     "In",
+    "IncompatibleRayError",
     "InvalidInputError",
     "InvalidLabelError",
     "InvalidResourceError",
@@ -89,13 +108,20 @@ __all__ = [
     "actor_affinity",
     "affinity",
     "anti_affinity",
+    "attach",
+    "detach",
+    "init",
     "label_does_not_exist",
     "label_exist",
     "label_exists",
     "label_in",
+    "label_node",
     "label_not_in",
     "node_affinity",
+    "shutdown_controller",
+    "taint_node",
     "task_affinity",
+    "untaint_node",
     "validate_label_key",
     "validate_label_value",
 ]

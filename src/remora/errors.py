@@ -10,6 +10,7 @@
     │   ├── InvalidVirtualClusterError          virtual cluster specs, and ones that can never fit
     │   ├── InvalidScenarioError                scenario files of the simulator
     │   └── UnknownNameError (also LookupError) a node, workload or cluster that is not there
+    ├── IncompatibleRayError                    this Ray lacks something that Remora needs
     └── InvariantError (also AssertionError)    a bug in Remora: the state contradicts itself
 
 A message of an InvalidInputError names the value, the rule it breaks and an example of what is right.
@@ -56,6 +57,10 @@ class InvalidScenarioError(InvalidInputError):
 
 class UnknownNameError(InvalidInputError, LookupError):
     """A node, workload, group or virtual cluster of that name is not there."""
+
+
+class IncompatibleRayError(RemoraError):
+    """This Ray lacks a name that Remora needs; nothing was touched."""
 
 
 class InvariantError(RemoraError, AssertionError):

@@ -20,6 +20,7 @@ WANT = [
     "FixedSizeNode",
     "FixedSizeNodes",
     "In",
+    "IncompatibleRayError",
     "InvalidInputError",
     "InvalidLabelError",
     "InvalidResourceError",
@@ -57,8 +58,17 @@ WANT = [
 ]
 
 
+# These import Ray when they are first used; tests/live uses them.
+LIVE = ["attach", "detach", "init", "label_node", "shutdown_controller", "taint_node", "untaint_node"]
+
+
 def test_the_public_names_are_exactly_these():
-    assert sorted(remora.__all__) == sorted(WANT)
+    assert sorted(remora.__all__) == sorted(WANT + LIVE)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'remora' has no attribute 'inti'"):
+        remora.inti  # noqa: B018
 
 
 @pytest.mark.parametrize("name", WANT)

@@ -10,6 +10,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import remora
+from remora.cli.nodes import label, status, taint
 from remora.cli.simulate import simulate
 from remora.errors import InvalidInputError, RemoraError
 
@@ -54,10 +55,15 @@ def _main(
     remora simulate cats-and-dogs
 
     remora simulate my-cluster.yaml --plot use.png
+
+    remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
     """
 
 
 app.command("simulate")(simulate)
+app.command("status")(status)
+app.command("taint")(taint)
+app.command("label")(label)
 
 
 def run() -> None:

@@ -87,6 +87,16 @@ class Cluster:
         self.nodes.version += 1
         self.load.update(node.number)
 
+    def observe_node(self, node: Node, total: Resources, available: Resources) -> None:
+        """Take over what a live node reports: there, others hold resources that nobody placed here."""
+        if total != node.total:
+            self.resize_node(node, total)
+        for name in {*total, *self.available.amounts(node.number)}:
+            delta = available.get(name, 0) - self.available.get(node.number, name)
+            if delta:
+                self.available.add(node.number, name, delta)
+        self.load.update(node.number)
+
     # What is placed
 
     def place(self, workload: Workload, host: Host) -> None:

@@ -104,10 +104,8 @@ class Request:
 
     @cached_property
     def class_id(self) -> str:
-        """Names the class token: only what decides by labels, taints and id; with fallbacks also the size asked for,
-        because a fallback is taken when no node of the earlier choice could ever hold that much."""
-        demand = self.demand.pairs if len(self.choices) > 1 else ()
-        return _digest([[choice.canonical() for choice in self.choices], demand])
+        """Names the class token of this request."""
+        return class_id_of(self.choices, self.demand)
 
     @property
     def tolerations(self) -> Tolerations:
@@ -117,6 +115,12 @@ class Request:
     def follows(self) -> bool:
         """Whether a newcomer elsewhere can make this placeable: it has a hard rule that wants something to be there."""
         return any(term.positive for item in self.affinities for term in item.hard)
+
+
+def class_id_of(choices: tuple[NodeClass, ...], demand: Resources) -> str:
+    """Names a class: only what decides by labels, taints and id; with fallbacks also the size asked for, because a
+    fallback is taken when no node of the earlier choice could ever hold that much."""
+    return _digest([[choice.canonical() for choice in choices], demand.pairs if len(choices) > 1 else ()])
 
 
 def parse_request(

@@ -7,7 +7,7 @@ no Ray component has to learn a new field: key ``gpu_node`` is the label ``taint
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,13 @@ class Tolerations:
                 f"tolerations must map taint keys to conditions, not {tolerations!r}; for example {{'gpu_node': Exists()}}"
             )
         object.__setattr__(self, "terms", tuple(sorted(_parse_toleration(key, value) for key, value in tolerations.items())))
+
+    @classmethod
+    def of(cls, terms: Iterable[LabelMatchExpression]) -> Tolerations:
+        """From terms that were parsed before."""
+        made = cls()
+        object.__setattr__(made, "terms", tuple(sorted(terms)))
+        return made
 
     def tolerates(self, taints: Mapping[str, str]) -> bool:
         """Whether every one of these taints is accepted."""

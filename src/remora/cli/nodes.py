@@ -1,0 +1,145 @@
+"""``remora taint``, ``remora label`` and ``remora status``: what is said about the nodes of a live cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError
+from remora.model.labels import parse_label_keys, parse_labels
+from remora.model.taints import parse_taints
+
+_NodeId = Annotated[str | None, typer.Option("--node-id", help="The node, by its id or a beginning of it.", show_default=False)]
+_NodeIp = Annotated[str | None, typer.Option("--node-ip", help="The node, by its address.", show_default=False)]
+_Address = Annotated[
+    str | None, typer.Option("--address", help="The cluster; by default the one that runs here.", show_default=False)
+]
+
+
+def taint(
+    node_id: _NodeId = None,
+    node_ip: _NodeIp = None,
+    append: Annotated[
+        str | None, typer.Option("--append", "--apend", metavar="JSON", help="Taints to add.", show_default=False)
+    ] = None,
+    remove: Annotated[
+        str | None, typer.Option("--remove", "--delete", metavar="JSON", help="Taints to take away.", show_default=False)
+    ] = None,
+    address: _Address = None,
+) -> None:
+    """Taint a node, or take taints away.
+
+    When the command returns, no task that does not tolerate the taint starts there any more.
+
+    [bold]Examples[/bold]
+
+    remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
+
+    remora taint --node-ip 10.0.0.7 --remove '{"memory-pressure": "high"}'
+    """
+    if append is None and remove is None:
+        raise InvalidTaintError('say which taints: --append or --remove, for example --append \'{"gpu_node": "true"}\'')
+    added, removed = parse_taints(_object("--append", append)), parse_taints(_object("--remove", remove))
+    _check_node(node_id, node_ip)
+    api = _connected(address)
+    found = api.find_node(node_id, node_ip)
+    if removed:
+        api.untaint_node(found, [key for key, _ in removed])
+    if added:
+        api.taint_node(found, dict(added))
+
+
+def label(
+    changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE... KEY-...", help="Labels to set, and to take away.")],
+    node_id: _NodeId = None,
+    node_ip: _NodeIp = None,
+    address: _Address = None,
+) -> None:
+    """Label a node at run time: key=value sets, key- takes away.
+
+    What waits for such a label starts.
+
+    [bold]Examples[/bold]
+
+    remora label --node-id 4f2a zone=a tier-
+    """
+    labels = _changes(changes)
+    _check_node(node_id, node_ip)
+    api = _connected(address)
+    api.label_node(api.find_node(node_id, node_ip), labels)
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False, address: _Address = None
+) -> None:
+    """Show the nodes with labels, taints and use, and what waits and why."""
+    found = _connected(address).status()
+    console = Console(highlight=False)
+    if as_json:
+        console.print_json(json.dumps(found))
+        return
+    nodes = Table("Node", "Address", "Labels", "Taints", "Used", box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
+    for node in found["nodes"]:
+        used = [f"{node['used'][name]:g}/{total:g} {name}" for name, total in node["total"].items()]
+        nodes.add_row(node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used))
+    console.print(nodes)
+    if found["waiting"]:
+        waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
+        for row in found["waiting"]:
+            asks = ", ".join(f"{amount:g} {name}" for name, amount in row["resources"].items())
+            help_ = "".join(f"\n- {each}" for each in row["suggestions"])
+            waiting.add_row(str(row["count"]), f"{asks}\n{row['wants']}".strip(), row["reason"] + help_)
+        console.print(waiting)
+
+
+def _lines(labels: dict[str, str]) -> str:
+    """One label a line: a table of 80 columns has no room for more."""
+    return "\n".join(f"{key}={value}" for key, value in labels.items())
+
+
+def _object(option: str, text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidTaintError(
+            f'{option} {text!r} is not JSON ({error}); for example {option} \'{{"gpu_node": "true"}}\''
+        ) from None
+    if not isinstance(value, dict):
+        raise InvalidTaintError(f'{option} {text!r} is not a JSON object; for example {option} \'{{"gpu_node": "true"}}\'')
+    return value
+
+
+def _example(option: str) -> str:
+    return f'for example {option} \'{{"gpu_node": "true"}}\''
+
+
+def _changes(changes: list[str]) -> dict[str, str | None]:
+    labels: dict[str, str | None] = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if equals:
+            labels.update(parse_labels({key: value}))
+        elif change.endswith("-"):
+            labels[parse_label_keys([change[:-1]])[0]] = None
+        else:
+            raise InvalidLabelError(f"{change!r} is neither key=value nor key-; for example 'zone=a' or 'zone-'")
+    return labels
+
+
+def _check_node(node_id: str | None, node_ip: str | None) -> None:
+    if (node_id is None) == (node_ip is None):
+        raise InvalidInputError("name one node: --node-id ID or --node-ip ADDRESS; 'remora status' lists them")
+
+
+def _connected(address: str | None) -> Any:
+    from remora.ray_seam import api
+
+    api.connect(address)
+    return api

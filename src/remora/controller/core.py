@@ -1,0 +1,167 @@
+"""One round of the controller, and the commands that change what it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from remora.controller.memory import Memory, Overrides
+from remora.errors import UnknownNameError
+from remora.kernel.classes import offered
+from remora.kernel.cluster import Cluster
+from remora.kernel.nodesets import members
+from remora.model.labels import Labels
+from remora.model.resources import Resources
+from remora.model.taints import split_taints
+from remora.seam.port import Demand, NodeGoneError, NodeView, Observation, Port
+from remora.wire.classes import ClassSpec
+from remora.wire.fences import fence_key, write_fence
+from remora.wire.tokens import OFFERED, class_of_token, class_token, is_token
+
+_Tokens = dict[str, float]
+
+
+class Controller:
+    """Wants: every class's token on every node that it admits, and no other token anywhere."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.memory = Memory(port)
+        self.cluster = Cluster()
+        self.nodes: dict[str, NodeView] = {}
+        self.demands: tuple[Demand, ...] = ()
+        self._fences: dict[str, frozenset[str]] = {}
+
+    def round(self) -> None:
+        """Observe, decide, steer."""
+        observation = self.port.observe()
+        self._take_over(observation)
+        wanted = self._wanted()
+        for node_id, view in self.nodes.items():
+            self._steer(node_id, view.total, wanted[node_id])
+
+    def ensure(self, spec: ClassSpec) -> list[str]:
+        """A class that somebody is about to use: on which nodes it is offered now."""
+        nodes = [self.cluster.nodes.at(number).node_id for number in members(offered(self.cluster, spec.choices, spec.demand))]
+        if spec.class_id not in self.memory.classes:
+            self.memory.add_class(spec)
+            for node_id in nodes:
+                self._write(node_id, {class_token(spec.class_id): OFFERED})
+        return nodes
+
+    def label(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> None:
+        overrides = self._overrides(node_id)
+        overrides.labels.update(dict(set_), **dict.fromkeys(drop))
+        self.memory.set_overrides(node_id, overrides)
+        self.round()
+
+    def taint(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> bool:
+        """Change a node's taints; whether work that is no longer wanted there is still queued or running."""
+        overrides = self._overrides(node_id)
+        overrides.taints.update(dict(set_), **dict.fromkeys(drop))
+        self.memory.set_overrides(node_id, overrides)
+        self.round()
+        return bool(self._fences.get(node_id))
+
+    def withdraw(self) -> None:
+        """Take every token from every node and forget everything: the cluster is stock again."""
+        self.memory.forget_all()
+        for view in self.port.observe().nodes:
+            tokens = {name: 0.0 for name in view.total if is_token(name)}
+            if tokens:
+                self._write(view.node_id, tokens)
+        for key in self.port.keys(fence_key("")):
+            self.port.delete(key)
+
+    def find_node(self, node_id: str | None = None, address: str | None = None) -> str:
+        """A node by its id, a beginning of its id, or its address."""
+        self._take_over(self.port.observe())
+        if node_id is not None:
+            found = [known for known in self.nodes if known.startswith(node_id)] if node_id else []
+        else:
+            found = [known for known, view in self.nodes.items() if view.address == address]
+        if len(found) == 1:
+            return found[0]
+        what = f"id {node_id!r}" if node_id is not None else f"address {address!r}"
+        some = ", ".join(f"{known[:12]} ({view.address})" for known, view in list(self.nodes.items())[:3])
+        count = f"{len(found)} nodes have" if found else "no node has"
+        raise UnknownNameError(f"{count} the {what}: the nodes are {some}")
+
+    def _take_over(self, observation: Observation) -> None:
+        """Make the kernel's picture that of the cluster."""
+        views = {view.node_id: view for view in observation.nodes}
+        for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
+            self.cluster.remove_node(self.cluster.nodes.get(node_id))
+            self._fences.pop(node_id, None)
+            self.port.delete(fence_key(node_id))
+        for node_id, view in views.items():
+            labels, taints = self._marks(view)
+            total, available = _real(view.total), _real(view.available)
+            node = self.cluster.nodes.by_id.get(node_id)
+            if node is None:
+                node = self.cluster.add_node(node_id, total, _pairs(labels), _pairs(taints))
+            if node.labels != labels:
+                self.cluster.nodes.relabel(node, _pairs(labels), [key for key in node.labels if key not in labels])
+            if node.taints != taints:
+                self.cluster.nodes.retaint(node, _pairs(taints), [key for key in node.taints if key not in taints])
+            self.cluster.observe_node(node, total, available)
+        self.nodes = views
+        self.demands = observation.demands
+
+    def _marks(self, view: NodeView) -> tuple[dict[str, str], dict[str, str]]:
+        """The labels and taints that hold now: those that the node was started with, then what was said since."""
+        labels, taints = split_taints(view.labels)
+        overrides = self.memory.overrides.get(view.node_id)
+        if overrides is not None:
+            labels = _overridden(labels, overrides.labels)
+            taints = _overridden(taints, overrides.taints)
+        return labels, taints
+
+    def _wanted(self) -> dict[str, _Tokens]:
+        wanted: dict[str, _Tokens] = {node_id: {} for node_id in self.nodes}
+        for class_id, spec in self.memory.classes.items():
+            token = class_token(class_id)
+            for number in members(offered(self.cluster, spec.choices, spec.demand)):
+                wanted[self.cluster.nodes.at(number).node_id][token] = OFFERED
+        return wanted
+
+    def _steer(self, node_id: str, reported: Mapping[str, float], wanted: _Tokens) -> None:
+        """Write the difference; what cannot be taken away because it is in use is fenced."""
+        changes = {name: amount for name, amount in wanted.items() if reported.get(name) != amount}
+        changes.update({name: 0.0 for name in reported if is_token(name) and name not in wanted})
+        left: Mapping[str, float] = {}
+        if changes:
+            left = self._write(node_id, changes)
+        held = (class_of_token(name) for name in left if name in changes and name not in wanted)
+        self._fence(node_id, frozenset(class_id for class_id in held if class_id is not None))
+
+    def _write(self, node_id: str, tokens: _Tokens) -> Mapping[str, float]:
+        try:
+            return self.port.resize(node_id, tokens)
+        except NodeGoneError:
+            return {}  # the next observation will not have it
+
+    def _fence(self, node_id: str, classes: frozenset[str]) -> None:
+        if self._fences.get(node_id, frozenset()) != classes:
+            self.port.put(fence_key(node_id), write_fence(classes))
+            self._fences[node_id] = classes
+
+    def _overrides(self, node_id: str) -> Overrides:
+        if node_id not in self.nodes:
+            self._take_over(self.port.observe())
+        if node_id not in self.nodes:
+            self.find_node(node_id)
+        return self.memory.overrides.get(node_id) or Overrides()
+
+
+def _real(amounts: Mapping[str, float]) -> Resources:
+    """What a node has beside tokens. Ray reports floats, so whole units may be missed by a hair."""
+    return Resources({name: round(amount * 10_000) for name, amount in amounts.items() if not is_token(name)})
+
+
+def _overridden(static: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged = {**static, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def _pairs(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))

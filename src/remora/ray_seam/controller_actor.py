@@ -1,0 +1,100 @@
+"""The controller as a Ray actor: detached, restarting itself, on the head node, with no CPU of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from remora.controller.core import Controller
+from remora.controller.status import status
+from remora.model.labels import Labels
+from remora.ray_seam import hooks
+from remora.ray_seam.layer import CONTROLLER, NAMESPACE
+from remora.ray_seam.proxy import STOCK
+from remora.ray_seam.ray_port import RayPort
+from remora.wire.classes import ClassSpec
+from remora.wire.fences import FENCE_SECONDS
+
+ROUND_SECONDS = 0.25
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerActor:
+    """One core behind a lock. A thread makes the rounds from the start, so a restarted controller needs nobody to wake it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._core = Controller(RayPort())
+        self._core.round()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._rounds, name="rounds", daemon=True).start()
+
+    def _rounds(self) -> None:
+        while not self._stopped.wait(ROUND_SECONDS):
+            with self._lock:
+                self._round()
+
+    def _round(self) -> None:
+        try:
+            if not self._stopped.is_set():
+                self._core.round()
+        except Exception:  # noqa: BLE001 - whatever it was, the next round looks at the cluster anew
+            _log.exception("a round failed")
+
+    def ensure(self, data: bytes) -> list[str]:
+        with self._lock:
+            return self._core.ensure(ClassSpec.decode(data))
+
+    def find_node(self, node_id: str | None, address: str | None) -> str:
+        with self._lock:
+            return self._core.find_node(node_id, address)
+
+    def label(self, node_id: str, set_: Labels, drop: list[str]) -> None:
+        with self._lock:
+            self._core.label(node_id, set_, drop)
+
+    def taint(self, node_id: str, set_: Labels, drop: list[str]) -> None:
+        """Returns when nothing that does not tolerate the taints can start there any more."""
+        with self._lock:
+            fenced = self._core.taint(node_id, set_, drop)
+        if fenced:
+            time.sleep(2 * FENCE_SECONDS)  # until every worker has read the fence or will before it starts anything
+
+    def status(self) -> dict[str, Any]:
+        with self._lock:
+            self._core.round()
+            return status(self._core)
+
+    def withdraw(self) -> None:
+        with self._lock:
+            self._stopped.set()
+            self._core.withdraw()
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+def start_controller() -> Any:
+    """The controller of this cluster; whoever comes first starts it, and two at once get the same one."""
+    head = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and "node:__internal_head__" in node["Resources"])
+    options: dict[str, Any] = {
+        "name": CONTROLLER,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "max_concurrency": 16,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(head, soft=False),
+    }
+    if hooks.current() is not None:
+        options["label_selector"] = STOCK
+    return ray.remote(ControllerActor).options(**options).remote()

@@ -1,0 +1,106 @@
+"""The guard in front of every function in a worker: does this node still accept what is about to start?
+
+A token that is in use cannot be taken from a full node, and the raylet hands a returned one to the next in its queue. So the
+guard reads the node's fence (at most every 50 ms), and hands fenced work on: it submits the same call again, which waits for
+a token like any other, and returns its result. The token that it holds meanwhile keeps the place occupied, so that no more
+than were running can be handed on at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+
+from remora.ray_seam.proxy import RETRIES, Ticket
+from remora.ray_seam.ray_port import RayPort
+from remora.wire.fences import FENCE_SECONDS, fence_key, read_fence
+from remora.wire.tokens import class_of_token, is_token
+
+_USUAL = object()
+
+
+class _Fence:
+    """What this process knows of its node's fence."""
+
+    def __init__(self) -> None:
+        self._read_at = -1.0
+        self._classes: frozenset[str] = frozenset()
+        self._node_id: str | None = None
+
+    def closes(self) -> str | None:
+        """The class of the running task, if this node no longer accepts it."""
+        now = time.monotonic()
+        if now - self._read_at >= FENCE_SECONDS:
+            self._classes = read_fence(RayPort().get(fence_key(self._node())))
+            self._read_at = now
+        if not self._classes:
+            return None
+        held = ray.get_runtime_context().get_assigned_resources()
+        return next((found for name in held if (found := class_of_token(name)) in self._classes), None)
+
+    def _node(self) -> str:
+        if self._node_id is None:
+            self._node_id = str(ray.get_runtime_context().get_node_id())
+        return self._node_id
+
+
+_fence = _Fence()
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, started only where its node accepts it."""
+    again = _Again(function)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
+        class_id = _fence.closes()
+        if class_id is None:
+            return function(*args, **kwargs)
+        return again(class_id, retries, args, kwargs)
+
+    return run
+
+
+class _Again:
+    """Submits a call once more and returns what it returns."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._streams = inspect.isgeneratorfunction(function)
+        self._remote: Any = None
+
+    def __call__(self, class_id: str, retries: Any, args: Any, kwargs: Any) -> Any:
+        if self._remote is None:
+            self._remote = ray.remote(self._function)
+        options = _options()
+        options["label_selector"] = Ticket(class_id)
+        # Exceptions of the user's are retried by whoever called us, or they would be retried twice over.
+        options["retry_exceptions"] = False
+        if retries is not _USUAL:
+            options["max_retries"] = retries
+        answer = self._remote.options(**options).remote(*args, **kwargs)
+        return _relay(answer) if self._streams else ray.get(answer)
+
+
+def _relay(stream: Any) -> Iterator[Any]:
+    for ref in stream:
+        yield ray.get(ref)
+
+
+def _options() -> dict[str, Any]:
+    """The resources of the running task, as options for the same again."""
+    held = {name: amount for name, amount in ray.get_runtime_context().get_assigned_resources().items() if not is_token(name)}
+    options: dict[str, Any] = {"num_cpus": held.pop("CPU", 0)}
+    if "GPU" in held:
+        options["num_gpus"] = held.pop("GPU")
+    if "memory" in held:
+        options["memory"] = held.pop("memory")
+    if held:
+        options["resources"] = held
+    return options

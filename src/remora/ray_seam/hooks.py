@@ -1,0 +1,255 @@
+"""Install the layer in this process, and take it out again: every attribute of Ray that is replaced is replaced here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import ray.remote_function
+from ray._common import ray_option_utils
+from ray.actor import ActorClass
+from ray.remote_function import RemoteFunction
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from remora.errors import InvalidStrategyError
+from remora.model.labels import parse_workload_labels
+from remora.model.requests import parse_fallbacks
+from remora.model.resources import check_resource_name
+from remora.model.selectors import LabelSelector
+from remora.model.strategies import parse_strategies
+from remora.model.taints import Tolerations
+from remora.ray_seam import names, travel
+from remora.ray_seam.layer import Layer
+from remora.ray_seam.proxy import STOCK, CoreWorkerProxy, Ticket
+from remora.ray_seam.shim import WorkerView, ray_with
+from remora.wire.options import NEW_OPTIONS, Defaults, is_ours
+
+_installed: list[Installation] = []  # at most one
+
+
+def current() -> Installation | None:
+    return _installed[0] if _installed else None
+
+
+def install(defaults: Defaults, *, probe: bool = True) -> Installation:
+    """Put the layer between user code and Ray, in this process. Twice is once; new defaults take over.
+
+    A worker need not probe: the driver that it works for did.
+    """
+    uninstall()
+    if probe:
+        names.probe()
+    _installed.append(Installation(Layer(defaults), everywhere=probe))
+    return _installed[0]
+
+
+def uninstall() -> None:
+    """Everything that was replaced is as it was."""
+    if _installed:
+        _installed.pop().undo()
+
+
+class Installation:
+    def __init__(self, layer: Layer, *, everywhere: bool) -> None:
+        self.layer = layer
+        self._everywhere = everywhere
+        self._undo: list[Callable[[], None]] = []
+        self._exported: weakref.WeakSet[RemoteFunction] = weakref.WeakSet()
+        self._exported_actors: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._accept_options()
+        self._replace(RemoteFunction, "_remote", self._around_task(RemoteFunction._remote))
+        self._replace(ActorClass, "_remote", self._around_actor(ActorClass._remote))
+        self._replace(ray.remote_function, "pickle_dumps", self._around_pickle(ray.remote_function.pickle_dumps))
+        self._take_placement_groups()
+        self._worker = WorkerView(lambda real: CoreWorkerProxy(real, layer.default, layer.ensure, layer.ensure_first))
+        for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
+            self._replace(sys.modules[module], "ray", ray_with(self._worker))
+
+    def undo(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+        # What was exported with the layer in it is exported again, without.
+        for function in self._exported:
+            function._last_export_cluster_and_job = None
+        for metadata in self._exported_actors:
+            travel.leave(metadata.modified_class)
+            metadata.last_export_cluster_and_job = None
+
+    def _replace(self, owner: Any, name: str, new: Any) -> None:
+        old = getattr(owner, name)
+        setattr(owner, name, new)
+        self._undo.append(lambda: setattr(owner, name, old))
+
+    def _accept_options(self) -> None:
+        """The tables that ``.options()`` and ``@ray.remote`` validate against."""
+        for table in (ray_option_utils.task_options, ray_option_utils.actor_options):
+            for name, check in _CHECKS.items():
+                old = table.get(name)
+                table[name] = ray_option_utils.Option(None, check, default_value=None)
+                self._undo.append(functools.partial(_put_back, table, name, old))
+            resources = table["resources"]
+            table["resources"] = dataclasses.replace(resources, value_constraint=_also(_check_resources, resources))
+            self._undo.append(functools.partial(_put_back, table, "resources", resources))
+        valid = ray_option_utils.valid_options
+        ray_option_utils.valid_options = {**valid, **{name: ray_option_utils.task_options[name] for name in _CHECKS}}
+        self._undo.append(lambda: setattr(ray_option_utils, "valid_options", valid))
+
+    def _around_task(self, stock: Any) -> Any:
+        @functools.wraps(stock)
+        def _remote(function: RemoteFunction, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            if function not in self._exported:
+                function._last_export_cluster_and_job = None  # exported before we were here: again, with the layer in it
+                self._exported.add(function)
+            return stock(function, args, kwargs, **self._ticketed(options))
+
+        return _remote
+
+    def _around_actor(self, stock: Any) -> Any:
+        @functools.wraps(stock)
+        def _remote(actor_class: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            metadata = actor_class.__ray_metadata__
+            if options.get("label_selector") is STOCK:
+                return stock(actor_class, args, kwargs, **options)
+            if metadata not in self._exported_actors and not metadata.is_cross_language:
+                travel.board(metadata.modified_class, self.layer.defaults)
+                metadata.last_export_cluster_and_job = None
+                self._exported_actors.add(metadata)
+            return stock(actor_class, args, kwargs, **self._ticketed(options))
+
+        return _remote
+
+    def _ticketed(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options that Ray understands, with everything that it does not in a ticket."""
+        strategy = options.get("scheduling_strategy")
+        ours = is_ours(strategy)
+        if isinstance(options.get("label_selector"), Ticket):
+            return options
+        asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
+        if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
+            return options
+        for name in ("label_selector", "fallback_strategy"):
+            asked[name] = options.pop(name, None)
+        asked["scheduling_strategy"] = strategy if ours else None
+        given = {name: value for name, value in asked.items() if value is not None}
+        rewritten = self.layer.rewrite(given, _demand(options))
+        options["label_selector"] = Ticket(rewritten.spec.class_id, rewritten.spec)
+        if ours:
+            node_id = rewritten.node_id
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
+        if rewritten.labels:
+            options["_labels"] = dict(rewritten.labels)
+        return options
+
+    def _around_pickle(self, stock: Any) -> Any:
+        def pickle_dumps(function: Any, message: str) -> Any:
+            return stock(travel.Luggage(function, self.layer.defaults), message)
+
+        return pickle_dumps
+
+    def _take_placement_groups(self) -> None:
+        module = sys.modules["ray.util.placement_group"]
+        stock = module.placement_group
+
+        @functools.wraps(stock)
+        def placement_group(
+            bundles: Any,
+            strategy: Any = None,
+            *args: Any,
+            bundle_label_selector: Any = None,
+            tolerations: Any = None,
+            fallback_strategy: Any = None,
+            **kwargs: Any,
+        ) -> Any:
+            if fallback_strategy is not None:
+                raise InvalidStrategyError(
+                    "fallback_strategy of a placement group is decided by SimCluster, but not yet on a live cluster: create "
+                    "the group that fits"
+                )
+            if bundle_label_selector is None and tolerations is None:
+                return stock(bundles, strategy, *args, **kwargs)
+            selectors = [None] * len(bundles) if bundle_label_selector is None else list(bundle_label_selector)
+            tickets = []
+            for selector in selectors:
+                asked = {"label_selector": selector, "tolerations": tolerations}
+                rewritten = self.layer.rewrite({k: v for k, v in asked.items() if v is not None}, {})
+                tickets.append(Ticket(rewritten.spec.class_id, rewritten.spec))
+            with self._tickets_for_group(tickets):
+                return stock(bundles, strategy, *args, **kwargs)
+
+        self._rebind(stock, placement_group)
+
+    @contextlib.contextmanager
+    def _tickets_for_group(self, tickets: list[Ticket]) -> Any:
+        proxy = self._worker.core_worker
+        proxy.group_tickets = tickets
+        try:
+            yield
+        finally:
+            proxy.group_tickets = None
+
+    def _rebind(self, old: Any, new: Any) -> None:
+        """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
+        user code is imported later, so looking through all modules would only make it start more slowly."""
+        own = [sys.modules["ray.util.placement_group"], sys.modules["ray.util"]]
+        for module in list(sys.modules.values()) if self._everywhere else own:
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if value is old:
+                    self._replace(module, name, new)
+
+
+def _put_back(table: dict[str, Any], name: str, old: Any) -> None:
+    if old is None:
+        table.pop(name, None)
+    else:
+        table[name] = old
+
+
+def _demand(options: dict[str, Any]) -> dict[str, float]:
+    """What the work needs to be placed at all, for choosing among fallbacks."""
+    cpus = options.get("num_cpus")
+    demand = {"CPU": 1 if cpus is None else cpus, "GPU": options.get("num_gpus") or 0, **(options.get("resources") or {})}
+    return {name: amount for name, amount in demand.items() if amount}
+
+
+def _checking(parse: Callable[[Any], Any]) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if value is not None and not isinstance(value, Ticket):
+            parse(value)
+
+    return check
+
+
+def _check_strategy(value: Any) -> None:
+    if is_ours(value):
+        parse_strategies(value)
+
+
+def _check_resources(value: Any) -> None:
+    for name in value or ():
+        check_resource_name(name)
+
+
+def _also(check: Callable[[Any], None], option: Any) -> Callable[[Any], Any]:
+    """Our check, then Ray's own."""
+
+    def both(value: Any) -> Any:
+        check(value)
+        return option.value_constraint(value) if option.value_constraint else None
+
+    return both
+
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "label_selector": _checking(LabelSelector),
+    "node_labels": _checking(LabelSelector),
+    "fallback_strategy": _checking(parse_fallbacks),
+    "tolerations": _checking(Tolerations),
+    "labels": _checking(parse_workload_labels),
+    "affinity": _checking(lambda value: parse_strategies(None, value)),
+    "scheduling_strategy": _checking(_check_strategy),
+}

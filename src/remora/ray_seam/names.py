@@ -1,0 +1,72 @@
+"""Every private name of Ray that Remora touches, and the probe that finds a missing one before anything is touched.
+
+A Ray release that renames one of these makes ``attach`` fail at once, with the name; tests/contract pins what each does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from typing import Any, NamedTuple
+
+import ray
+
+from remora.errors import IncompatibleRayError
+
+
+class Name(NamedTuple):
+    module: str
+    path: str
+    why: str
+    parameters: tuple[str, ...] = ()
+
+
+_SCHEDULED = ("resources", "scheduling_strategy", "label_selector", "fallback_strategy")
+
+TOUCHED = (
+    Name("ray._private.worker", "global_worker", "the process's own worker: its GCS client and core worker"),
+    Name("ray._common.ray_option_utils", "task_options", "the table of options that .options() and @ray.remote accept"),
+    Name("ray._common.ray_option_utils", "actor_options", "the same for actors"),
+    Name("ray._common.ray_option_utils", "valid_options", "the names of both"),
+    Name("ray._common.ray_option_utils", "Option", "an entry of those tables", ("value_constraint", "default_value")),
+    Name("ray.remote_function", "RemoteFunction._remote", "where a task is submitted", ("args", "kwargs", "task_options")),
+    Name("ray.remote_function", "pickle_dumps", "where a function is pickled for export"),
+    Name("ray.remote_function", "ray", "the name through which it finds the core worker"),
+    Name("ray.actor", "ActorClass._remote", "where an actor is created", ("args", "kwargs", "actor_options")),
+    Name("ray.actor", "ray", "the name through which it finds the core worker"),
+    Name("ray.util.placement_group", "placement_group", "takes the new options"),
+    Name("ray._raylet", "CoreWorker.submit_task", "the last step of a task", (*_SCHEDULED, "args", "max_retries")),
+    Name("ray._raylet", "CoreWorker.create_actor", "the last step of an actor", (*_SCHEDULED, "placement_resources")),
+    Name("ray._raylet", "CoreWorker.create_placement_group", "the last step of a placement group", ("bundles",)),
+    Name("ray._raylet", "GcsClient", "internal KV, node table, resource state, resize"),
+    Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node and all demand in one call"),
+    Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),
+)
+_RESIZE = Name("ray._raylet", "GcsClient.resize_raylet_resource_instances", "puts tokens on nodes")
+
+
+def probe() -> None:
+    """Raise IncompatibleRayError naming the first touched name that this Ray does not have as expected."""
+    for name in TOUCHED:
+        try:
+            # From sys.modules: ray.util.placement_group names a function too, which hides the module.
+            importlib.import_module(name.module)
+            found: Any = sys.modules[name.module]
+            for part in name.path.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            raise _incompatible(name, "is missing") from None
+        missing = [parameter for parameter in name.parameters if parameter not in inspect.signature(found).parameters]
+        if missing:
+            raise _incompatible(name, f"takes no {missing[0]!r}")
+    client = ray._private.worker.global_worker.gcs_client
+    if client is not None and not hasattr(client, "resize_raylet_resource_instances"):
+        raise _incompatible(_RESIZE, "is missing")
+
+
+def _incompatible(name: Name, what: str) -> IncompatibleRayError:
+    return IncompatibleRayError(
+        f"Ray {ray.__version__} does not fit this release of Remora: {name.module}.{name.path} {what} ({name.why}). "
+        "Remora works with Ray 2.55.0 and newer and was tested up to 2.60.0"
+    )

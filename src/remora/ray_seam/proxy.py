@@ -1,0 +1,123 @@
+"""The process's core worker with tokens added: the one place where everything that is submitted passes.
+
+Here Ray has resolved everything: the resources (a default actor's too, which naming a token earlier would change), and
+whether work goes into a placement group, whose bundles hold the tokens already.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ray._raylet import CoreWorker
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from remora.wire.classes import ClassSpec
+from remora.wire.tokens import TAKEN, class_token
+
+Ensure = Callable[[ClassSpec], None]
+
+RETRIES = "__remora_max_retries__"
+"""A hidden argument: how often the task may be retried, for the guard that hands it on."""
+
+_USUAL_RETRIES = 3
+
+
+def _positions(method: str) -> dict[str, int]:
+    return {name: index - 1 for index, name in enumerate(inspect.signature(getattr(CoreWorker, method)).parameters)}
+
+
+class Ticket:
+    """Carries the class of a request through Ray's own code, in the place of its label selector.
+
+    ``spec`` is None where the class is known to exist: work that a guard hands on.
+    """
+
+    __slots__ = ("class_id", "spec")
+
+    def __init__(self, class_id: str, spec: ClassSpec | None = None) -> None:
+        self.class_id = class_id
+        self.spec = spec
+
+
+STOCK = Ticket("")
+"""For what has to run whatever the rules say: it takes no token. The controller itself."""
+
+
+class CoreWorkerProxy:
+    """Everything else is the real core worker's."""
+
+    def __init__(self, inner: Any, default: Callable[[], Ticket], ensure: Ensure, ensure_first: Ensure) -> None:
+        self.remora_inner = inner
+        self.group_tickets: list[Ticket] | None = None
+        self._default = default
+        self._ensure = ensure
+        self._ensure_first = ensure_first
+        self._task = _positions("submit_task")
+        self._actor = _positions("create_actor")
+        self._group = _positions("create_placement_group")
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.remora_inner, name)
+        if callable(value):
+            self.__dict__[name] = value  # bound once; these are asked for on every call
+        return value
+
+    def submit_task(self, *args: Any, **kwargs: Any) -> Any:
+        call = list(args)
+        self._tokenize(call, kwargs, self._task, ("resources",))
+        retries = _get(call, kwargs, self._task, "max_retries")
+        if retries != _USUAL_RETRIES:
+            _set(call, kwargs, self._task, "args", [*_get(call, kwargs, self._task, "args"), RETRIES, retries])
+        return self.remora_inner.submit_task(*call, **kwargs)
+
+    def create_actor(self, *args: Any, **kwargs: Any) -> Any:
+        call = list(args)
+        # Ray puts an actor that holds nothing on a random node; with a token it holds something, and would be packed.
+        holds = any(_get(call, kwargs, self._actor, "resources").values())
+        if not holds and _get(call, kwargs, self._actor, "scheduling_strategy") == "DEFAULT":
+            _set(call, kwargs, self._actor, "scheduling_strategy", "SPREAD")
+        self._tokenize(call, kwargs, self._actor, ("resources", "placement_resources"))
+        return self.remora_inner.create_actor(*call, **kwargs)
+
+    def _tokenize(self, call: list[Any], kwargs: dict[str, Any], at: dict[str, int], amounts: tuple[str, ...]) -> None:
+        ticket = _get(call, kwargs, at, "label_selector")
+        if not isinstance(ticket, Ticket):
+            ticket = self._default()
+        _set(call, kwargs, at, "label_selector", None)
+        _set(call, kwargs, at, "fallback_strategy", None)
+        if ticket is STOCK or isinstance(_get(call, kwargs, at, "scheduling_strategy"), PlacementGroupSchedulingStrategy):
+            return
+        token = self._token(ticket)
+        for name in amounts:
+            resources = _get(call, kwargs, at, name)
+            # Placement resources are empty when they are the same as the resources: leave them so.
+            if resources or name == "resources":
+                _set(call, kwargs, at, name, {**resources, token: TAKEN})
+
+    def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
+        call = list(args)
+        bundles = _get(call, kwargs, self._group, "bundles")
+        tickets = self.group_tickets or [self._default()] * len(bundles)
+        for spec in dict.fromkeys(ticket.spec for ticket in tickets if ticket.spec is not None):
+            self._ensure_first(spec)
+        made = [{**bundle, class_token(ticket.class_id): TAKEN} for bundle, ticket in zip(bundles, tickets, strict=True)]
+        _set(call, kwargs, self._group, "bundles", made)
+        return self.remora_inner.create_placement_group(*call, **kwargs)
+
+    def _token(self, ticket: Ticket) -> str:
+        if ticket.spec is not None:
+            self._ensure(ticket.spec)
+        return class_token(ticket.class_id)
+
+
+def _get(call: list[Any], kwargs: dict[str, Any], at: dict[str, int], name: str) -> Any:
+    return call[at[name]] if at[name] < len(call) else kwargs.get(name)
+
+
+def _set(call: list[Any], kwargs: dict[str, Any], at: dict[str, int], name: str, value: Any) -> None:
+    if at[name] < len(call):
+        call[at[name]] = value
+    else:
+        kwargs[name] = value

@@ -1,0 +1,69 @@
+"""The Ray body of ``Port``: GCS's state, resize call and internal KV, over the process's own GCS client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+
+from remora.seam.port import Demand, NodeGoneError, NodeView, Observation
+
+_NAMESPACE = b"remora"
+
+
+class RayPort:
+    def __init__(self, gcs_client: Any = None) -> None:
+        self._gcs = gcs_client if gcs_client is not None else ray._private.worker.global_worker.gcs_client
+        self._head: str | None = None
+
+    def observe(self) -> Observation:
+        # Here, because workers import this module when they start, never observe, and should not pay for it.
+        from ray.autoscaler.v2.sdk import get_cluster_resource_state
+        from ray.core.generated.autoscaler_pb2 import NodeStatus
+
+        state = get_cluster_resource_state(self._gcs)
+        head = self._head_id()
+        nodes = tuple(
+            NodeView(
+                node_id=node.node_id.hex(),
+                address=node.node_ip_address,
+                labels=dict(node.labels),
+                total=dict(node.total_resources),
+                available=dict(node.available_resources),
+                is_head=node.node_id.hex() == head,
+            )
+            for node in state.node_states
+            if node.status != NodeStatus.DEAD
+        )
+        demands = tuple(
+            Demand(dict(pending.request.resources_bundle), pending.count) for pending in state.pending_resource_requests
+        )
+        return Observation(nodes, demands)
+
+    def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
+        try:
+            return dict(self._gcs.resize_raylet_resource_instances(node_id, dict(amounts)))
+        except ValueError as error:
+            if "not alive" in str(error):
+                raise NodeGoneError(node_id) from error
+            raise
+
+    def put(self, key: str, value: bytes) -> None:
+        self._gcs.internal_kv_put(key.encode(), value, True, _NAMESPACE)
+
+    def get(self, key: str) -> bytes | None:
+        value: bytes | None = self._gcs.internal_kv_get(key.encode(), _NAMESPACE)
+        return value
+
+    def delete(self, key: str) -> None:
+        self._gcs.internal_kv_del(key.encode(), False, _NAMESPACE)
+
+    def keys(self, prefix: str) -> list[str]:
+        return sorted(key.decode() for key in self._gcs.internal_kv_keys(prefix.encode(), _NAMESPACE))
+
+    def _head_id(self) -> str | None:
+        if self._head is None:
+            infos = self._gcs.get_all_node_info()
+            self._head = next((info.node_id.hex() for info in infos.values() if info.is_head_node), None)
+        return self._head

@@ -1,0 +1,73 @@
+"""A cluster in memory that behaves like Ray where it matters: totals clamp to what is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from remora.seam.port import Demand, NodeGoneError, NodeView, Observation
+
+
+class MemoryPort:
+    """The in-memory body of ``Port``, with what only a test can do to a cluster: join, leave, take and give back."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeView] = {}
+        self._demands: list[Demand] = []
+        self._kv: dict[str, bytes] = {}
+        self.writes = 0
+
+    def observe(self) -> Observation:
+        return Observation(tuple(self._nodes.values()), tuple(self._demands))
+
+    def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
+        self.writes += 1
+        node = self._nodes.get(node_id)
+        if node is None:
+            raise NodeGoneError(node_id)
+        total, available = dict(node.total), dict(node.available)
+        for name, amount in amounts.items():
+            used = round(total.get(name, 0.0) - available.get(name, 0.0), 4)
+            new = max(amount, used)
+            total[name], available[name] = new, round(new - used, 4)
+            if not new:
+                del total[name], available[name]
+        self._nodes[node_id] = replace(node, total=total, available=available)
+        return dict(total)
+
+    def put(self, key: str, value: bytes) -> None:
+        self._kv[key] = value
+
+    def get(self, key: str) -> bytes | None:
+        return self._kv.get(key)
+
+    def delete(self, key: str) -> None:
+        self._kv.pop(key, None)
+
+    def keys(self, prefix: str) -> list[str]:
+        return sorted(key for key in self._kv if key.startswith(prefix))
+
+    def join(self, node_id: str, resources: Mapping[str, float], labels: Mapping[str, str] | None = None) -> None:
+        head = not self._nodes
+        self._nodes[node_id] = NodeView(node_id, "127.0.0.1", dict(labels or {}), dict(resources), dict(resources), head)
+
+    def leave(self, node_id: str) -> None:
+        del self._nodes[node_id]
+
+    def take(self, node_id: str, amounts: Mapping[str, float]) -> None:
+        """Something starts there and holds these."""
+        node = self._nodes[node_id]
+        available = {name: round(left - amounts.get(name, 0.0), 4) for name, left in node.available.items()}
+        assert all(left >= 0 for left in available.values()), available
+        assert all(name in available for name in amounts), amounts
+        self._nodes[node_id] = replace(node, available=available)
+
+    def give(self, node_id: str, amounts: Mapping[str, float]) -> None:
+        """Something ended there."""
+        node = self._nodes[node_id]
+        self._nodes[node_id] = replace(
+            node, available={name: round(left + amounts.get(name, 0.0), 4) for name, left in node.available.items()}
+        )
+
+    def wait(self, shape: Mapping[str, float], count: int = 1) -> None:
+        self._demands.append(Demand(dict(shape), count))

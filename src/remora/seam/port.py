@@ -1,0 +1,66 @@
+"""The contract between Remora and a cluster: see it, put tokens on nodes, remember things. Ten methods at most.
+
+The contract suite (tests/contract) runs against every body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One live node as the cluster reports it, tokens included."""
+
+    node_id: str
+    address: str
+    labels: Mapping[str, str]
+    total: Mapping[str, float]
+    available: Mapping[str, float]
+    is_head: bool = False
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Work that waits: so many of one shape."""
+
+    shape: Mapping[str, float]
+    count: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    nodes: tuple[NodeView, ...]
+    demands: tuple[Demand, ...] = field(default=())
+
+
+class Port(Protocol):
+    def observe(self) -> Observation:
+        """Every live node and all demand that waits, in one call."""
+        ...
+
+    def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
+        """Set totals of custom resources on a live node; 0 removes one. Returns all totals of the node.
+
+        A total never goes below what is in use: it is clamped to it, and what is given back later stays until it is
+        resized again. Raises ``NodeGoneError`` when the node is not alive.
+        """
+        ...
+
+    def put(self, key: str, value: bytes) -> None:
+        """Remember; survives the death of the caller."""
+        ...
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def delete(self, key: str) -> None:
+        """Forget; no error when there is nothing."""
+        ...
+
+    def keys(self, prefix: str) -> list[str]: ...
+
+
+class NodeGoneError(Exception):
+    """The node is not alive (any more)."""

@@ -1,0 +1,55 @@
+"""A class as it travels and is remembered: the choices in order, and with fallbacks the size asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from remora.model.requests import NodeClass, Request, class_id_of
+from remora.model.resources import EMPTY, Resources
+from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.taints import Tolerations
+
+
+@dataclass(frozen=True)
+class ClassSpec:
+    choices: tuple[NodeClass, ...]
+    demand: Resources = EMPTY
+
+    @classmethod
+    def of(cls, request: Request) -> ClassSpec:
+        return cls(request.choices, request.demand if len(request.choices) > 1 else EMPTY)
+
+    @cached_property
+    def class_id(self) -> str:
+        return class_id_of(self.choices, self.demand)
+
+    def encode(self) -> bytes:
+        body = {"choices": [choice.canonical() for choice in self.choices], "demand": dict(self.demand)}
+        return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> ClassSpec:
+        body = json.loads(data)
+        return cls(tuple(_choice(*parts) for parts in body["choices"]), Resources(body["demand"]))
+
+    def describe(self) -> str:
+        """As people read it: ``zone=a, tolerates gpu_node``."""
+        parts = [str(choice.selector) for choice in self.choices]
+        tolerated = ", ".join(term.key for term in self.choices[0].tolerations.terms)
+        return ", else ".join(parts) + (f", tolerates {tolerated}" if tolerated else "")
+
+
+def _choice(selector: Any, tolerations: Any, any_of: Any, node_id: str | None) -> NodeClass:
+    return NodeClass(
+        LabelSelector(_terms(selector)),
+        Tolerations.of(_terms(tolerations)),
+        tuple(tuple(_terms(terms)) for terms in any_of),
+        node_id,
+    )
+
+
+def _terms(parts: Any) -> list[LabelMatchExpression]:
+    return [LabelMatchExpression(*part) for part in parts]

@@ -1,0 +1,91 @@
+"""What users write in ``.options(...)``, with the defaults of their job, as one class to take a token of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from remora.errors import InvalidStrategyError
+from remora.model.labels import Labels, parse_workload_labels
+from remora.model.requests import NodeClass, parse_fallbacks
+from remora.model.resources import EMPTY, Resources
+from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.strategies import parse_strategies
+from remora.model.taints import Tolerations
+from remora.wire.classes import ClassSpec
+
+NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
+"""The options that Ray does not know; ``label_selector`` and ``fallback_strategy`` it knows, with fewer spellings."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What ``remora.init(tolerations=, label_selector=)`` says for everything that a job submits.
+
+    ``ignores_selectors``: on a single-node Ray that was started without labels nothing could match.
+    """
+
+    label_selector: LabelSelector = field(default_factory=LabelSelector)
+    tolerations: Tolerations = field(default_factory=Tolerations)
+    ignores_selectors: bool = False
+
+    @classmethod
+    def parse(cls, label_selector: Any = None, tolerations: Any = None) -> Defaults:
+        return cls(LabelSelector(label_selector), Tolerations(tolerations))
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The class, the node that it names (a hint for Ray), and the labels of the work itself."""
+
+    spec: ClassSpec
+    node_id: str | None
+    labels: Labels
+
+
+def rewrite(options: Mapping[str, Any], defaults: Defaults, resources: Mapping[str, float] | None = None) -> Rewritten:
+    """All spellings as one class; ``scheduling_strategy`` is given only if ``is_ours``. Raises an InvalidInputError that
+    names what is wrong."""
+    placement = parse_strategies(options.get("scheduling_strategy"), options.get("affinity"))
+    if placement.affinities:
+        raise InvalidStrategyError(
+            "affinity between actors and tasks is decided by SimCluster, but not yet on a live cluster; use label_selector, "
+            "tolerations or node_affinity(...)"
+        )
+    selector = _selector(options, defaults)
+    tolerations = Tolerations(options["tolerations"]) if options.get("tolerations") is not None else defaults.tolerations
+    choices = [selector, *parse_fallbacks(options.get("fallback_strategy"))]
+    terms = placement.node_terms
+    if placement.node_wishes:
+        choices = [choice.also(_hard(placement.node_wishes)) for choice in choices] + choices
+    pin = placement.pin.node_id if placement.pin is not None and not placement.pin.soft else None
+    classes = tuple(dict.fromkeys(NodeClass(choice.also(terms), tolerations, placement.node_any, pin) for choice in choices))
+    demand = Resources.parse(dict(resources or {})) if len(classes) > 1 else EMPTY
+    if defaults.ignores_selectors:
+        classes, demand = (NodeClass(LabelSelector(), tolerations, (), pin),), EMPTY
+    return Rewritten(ClassSpec(classes, demand), pin, parse_workload_labels(options.get("labels")))
+
+
+def is_ours(strategy: Any) -> bool:
+    """Whether a scheduling strategy is decided by the class: ours, and those of Ray's that say which nodes are allowed.
+
+    A hard node affinity is one of them: Ray fails it at once when the node does not offer the token (yet).
+    """
+    kind = type(strategy)
+    if kind.__name__ == "NodeAffinitySchedulingStrategy" and not strategy.soft:
+        return True
+    return kind.__module__.startswith("remora.") or kind.__name__ == "NodeLabelSchedulingStrategy"
+
+
+def _selector(options: Mapping[str, Any], defaults: Defaults) -> LabelSelector:
+    """``node_labels`` is an older spelling of ``label_selector``; both together must both hold."""
+    given = [options[name] for name in ("label_selector", "node_labels") if options.get(name) is not None]
+    if not given:
+        return defaults.label_selector
+    selector = LabelSelector(given[0])
+    return selector.also(LabelSelector(given[1]).terms) if len(given) > 1 else selector
+
+
+def _hard(terms: tuple[LabelMatchExpression, ...]) -> tuple[LabelMatchExpression, ...]:
+    return tuple(term.hardened() for term in terms)

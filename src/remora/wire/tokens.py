@@ -1,0 +1,30 @@
+"""Token names, spelled here and nowhere else: custom resources that say where work may run.
+
+A *class* token stands on every node that a class admits; whatever belongs to the class takes the smallest amount of it
+that Ray can count.
+"""
+
+from __future__ import annotations
+
+from remora.model.resources import TOKEN_PREFIX, UNIT
+
+_CLASS = f"{TOKEN_PREFIX}class/"
+
+OFFERED = 1000.0
+"""How much of a class token a node offers: enough for ten million at once."""
+
+TAKEN = 1 / UNIT
+"""How much of it one task, actor or bundle takes."""
+
+
+def class_token(class_id: str) -> str:
+    return _CLASS + class_id
+
+
+def class_of_token(name: str) -> str | None:
+    """The class that a resource name stands for, or None when it is not a class token."""
+    return name.removeprefix(_CLASS) if name.startswith(_CLASS) else None
+
+
+def is_token(name: str) -> bool:
+    return name.startswith(TOKEN_PREFIX)

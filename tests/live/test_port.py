@@ -1,0 +1,116 @@
+"""The contract of the port, held against both of its bodies: what the memory one says, Ray does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from tests.live.conftest import World, eventually
+
+import remora
+from remora.ray_seam.ray_port import RayPort
+from remora.seam.memory import MemoryPort
+from remora.seam.port import NodeGoneError
+
+TOKEN = "contract/token"  # not one of ours: the controller would take it away
+
+
+class Memory:
+    """Takes and gives back by saying so."""
+
+    def __init__(self) -> None:
+        self.port = MemoryPort()
+        self.port.join("n1", {"CPU": 2}, {"zone": "a"})
+        self.node = "n1"
+
+    def take(self) -> None:
+        self.port.take(self.node, {TOKEN: 0.5})
+
+    def give(self) -> None:
+        self.port.give(self.node, {TOKEN: 0.5})
+
+
+class Real:
+    """Takes and gives back with an actor that holds the token."""
+
+    def __init__(self, world: World) -> None:
+        self.port = RayPort()
+        self.node = world.ids["a"]
+        self._holder: Any = None
+
+    def take(self) -> None:
+        class Holder:
+            def ping(self) -> None:
+                pass
+
+        remora.detach()  # a plain actor, so that it holds nothing but what it names
+        try:
+            here = NodeAffinitySchedulingStrategy(self.node, soft=False)
+            options = {"num_cpus": 0, "resources": {TOKEN: 0.5}, "scheduling_strategy": here}
+            self._holder = ray.remote(Holder).options(**options).remote()
+            ray.get(self._holder.ping.remote())
+        finally:
+            remora.attach()
+
+    def give(self) -> None:
+        ray.kill(self._holder)
+
+
+@pytest.fixture(params=["memory", "ray"])
+def body(request: pytest.FixtureRequest) -> Any:
+    made = Memory() if request.param == "memory" else Real(request.getfixturevalue("world"))
+    yield made
+    made.port.resize(made.node, {TOKEN: 0})
+
+
+def total(body: Any) -> float:
+    view = next(view for view in body.port.observe().nodes if view.node_id == body.node)
+    return float(view.total.get(TOKEN, 0.0))
+
+
+def free(body: Any) -> float:
+    view = next(view for view in body.port.observe().nodes if view.node_id == body.node)
+    return float(view.available.get(TOKEN, 0.0))
+
+
+def test_a_resource_is_added_to_a_live_node_and_taken_away_again(body: Any) -> None:
+    assert body.port.resize(body.node, {TOKEN: 1000.0})[TOKEN] == 1000.0
+    eventually(lambda: total(body) == 1000.0)
+    assert TOKEN not in body.port.resize(body.node, {TOKEN: 0})
+    eventually(lambda: total(body) == 0)
+
+
+def test_a_total_is_never_below_what_is_in_use_and_stays_until_it_is_resized_again(body: Any) -> None:
+    body.port.resize(body.node, {TOKEN: 1000.0})
+    body.take()
+    eventually(lambda: round(total(body) - free(body), 4) == 0.5)
+    assert round(body.port.resize(body.node, {TOKEN: 0})[TOKEN], 4) == 0.5
+    body.give()
+    eventually(lambda: round(free(body), 4) == 0.5)
+    assert TOKEN not in body.port.resize(body.node, {TOKEN: 0})
+
+
+def test_a_node_that_is_not_there_is_gone(body: Any) -> None:
+    with pytest.raises(NodeGoneError):
+        body.port.resize("ab" * 28, {TOKEN: 1})
+
+
+def test_what_is_put_is_remembered_until_it_is_deleted(body: Any) -> None:
+    port = body.port
+    assert port.get("test/one") is None
+    port.put("test/one", b"1")
+    port.put("test/two", b"2")
+    port.put("test/one", b"one")
+    assert (port.get("test/one"), port.keys("test/")) == (b"one", ["test/one", "test/two"])
+    port.delete("test/one")
+    port.delete("test/one")
+    port.delete("test/two")
+    assert port.keys("test/") == []
+
+
+def test_labels_and_resources_are_seen_as_they_are(body: Any) -> None:
+    view = next(view for view in body.port.observe().nodes if view.node_id == body.node)
+    assert view.labels["zone"] == "a"
+    assert view.total["CPU"] == 2

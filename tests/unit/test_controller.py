@@ -1,0 +1,162 @@
+"""The controller over the in-memory port: rounds, fences, memory; and the values that travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remora import Exists, InvalidStrategyError, UnknownNameError, actor_affinity, label_in, node_affinity
+from remora.controller.core import Controller
+from remora.seam.memory import MemoryPort
+from remora.wire.classes import ClassSpec
+from remora.wire.fences import fence_key, read_fence
+from remora.wire.options import Defaults, rewrite
+from remora.wire.tokens import OFFERED, class_of_token, class_token, is_token
+
+
+def spec(**options: Any) -> ClassSpec:
+    return rewrite(options, Defaults()).spec
+
+
+PLAIN = spec()
+TOLERANT = spec(tolerations={"gpu": Exists()})
+IN_B = spec(label_selector={"zone": "b"})
+
+
+@pytest.fixture
+def port() -> MemoryPort:
+    port = MemoryPort()
+    port.join("n1", {"CPU": 4}, {"zone": "a"})
+    port.join("n2", {"CPU": 4}, {"zone": "b", "taint.remora.io/gpu": "true"})
+    return port
+
+
+def offers(port: MemoryPort, of: ClassSpec) -> set[str]:
+    return {view.node_id for view in port.observe().nodes if view.total.get(class_token(of.class_id)) == OFFERED}
+
+
+def test_a_class_is_offered_on_the_nodes_that_it_admits(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    assert controller.ensure(PLAIN) == ["n1"]
+    assert controller.ensure(TOLERANT) == ["n1", "n2"]
+    assert controller.ensure(IN_B) == []
+    assert (offers(port, PLAIN), offers(port, TOLERANT), offers(port, IN_B)) == ({"n1"}, {"n1", "n2"}, set())
+
+
+def test_a_node_that_joins_offers_nothing_until_the_controller_has_seen_its_taints(port: MemoryPort):
+    controller = Controller(port)
+    controller.ensure(PLAIN)
+    port.join("n3", {"CPU": 1}, {"taint.remora.io/x": "y"})
+    port.join("n4", {"CPU": 1})
+    assert offers(port, PLAIN) == set()
+    controller.round()
+    assert offers(port, PLAIN) == {"n1", "n4"}
+
+
+def test_a_round_with_nothing_to_do_writes_nothing(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    controller.round()
+    writes = port.writes
+    controller.round()
+    assert port.writes == writes
+
+
+def test_a_taint_fences_what_it_cannot_take_away_until_it_is_given_back(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    token = {class_token(PLAIN.class_id): 0.0003}
+    port.take("n1", token)
+    assert controller.taint("n1", (("k", "v"),)) is True
+    assert read_fence(port.get(fence_key("n1"))) == {PLAIN.class_id}
+    port.give("n1", token)
+    controller.round()
+    assert read_fence(port.get(fence_key("n1"))) == frozenset()
+    assert offers(port, PLAIN) == set()
+    controller.taint("n1", drop=["k"])
+    assert offers(port, PLAIN) == {"n1"}
+
+
+def test_labels_and_taints_said_at_run_time_are_remembered_by_the_next_controller(port: MemoryPort):
+    first = Controller(port)
+    first.round()
+    first.ensure(PLAIN)
+    first.ensure(IN_B)
+    first.label("n1", (("zone", "b"),))
+    first.taint("n2", drop=["gpu"])
+    assert (offers(port, PLAIN), offers(port, IN_B)) == ({"n1", "n2"}, {"n1", "n2"})
+    second = Controller(port)
+    second.round()
+    assert (offers(port, PLAIN), offers(port, IN_B)) == ({"n1", "n2"}, {"n1", "n2"})
+    second.label("n1", drop=["zone"])
+    assert offers(port, IN_B) == {"n2"}
+
+
+def test_what_was_lost_is_repaired_by_the_next_round(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    port.resize("n1", {class_token(PLAIN.class_id): 0, "remora/class/stray": 5})
+    controller.round()
+    assert offers(port, PLAIN) == {"n1"}
+    assert not any("stray" in name for view in port.observe().nodes for name in view.total)
+
+
+def test_a_node_that_left_is_forgotten(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    port.leave("n1")
+    controller.round()
+    assert list(controller.nodes) == ["n2"]
+    with pytest.raises(UnknownNameError, match="no node has the id 'n1': the nodes are n2"):
+        controller.taint("n1", (("k", "v"),))
+
+
+def test_withdrawing_leaves_a_stock_cluster(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    controller.taint("n1", (("k", "v"),))
+    controller.withdraw()
+    assert not any(is_token(name) for view in port.observe().nodes for name in view.total)
+    assert port.keys("") == []
+
+
+def test_fallbacks_move_the_offer_only_when_the_first_choice_could_never_hold_it(port: MemoryPort):
+    chain = [{"label_selector": {"zone": "a"}}]
+    options = {"label_selector": {"zone": "b"}, "fallback_strategy": chain, "tolerations": {"gpu": "true"}}
+    small, large = (rewrite(options, Defaults(), {"CPU": cpus}) for cpus in (4, 5))
+    controller = Controller(port)
+    controller.round()
+    assert controller.ensure(small.spec) == ["n2"]
+    assert controller.ensure(large.spec) == []
+    port.join("n3", {"CPU": 8}, {"zone": "a"})
+    controller.round()
+    assert offers(port, large.spec) == {"n1", "n3"}
+
+
+EITHER = spec(scheduling_strategy=node_affinity([label_in("z", ["a"]), label_in("y", ["b"])], True))
+
+
+@pytest.mark.parametrize("made", [PLAIN, TOLERANT, IN_B, EITHER])
+def test_a_class_survives_its_journey(made: ClassSpec):
+    again = ClassSpec.decode(made.encode())
+    assert (again, again.class_id) == (made, made.class_id)
+    assert class_of_token(class_token(made.class_id)) == made.class_id
+    assert class_of_token("CPU") is None
+
+
+def test_the_defaults_of_a_job_hold_unless_a_call_says_otherwise():
+    defaults = Defaults.parse({"zone": "a"}, {"gpu": Exists()})
+    assert rewrite({}, defaults).spec == spec(label_selector={"zone": "a"}, tolerations={"gpu": "exists()"})
+    assert rewrite({"label_selector": {"zone": "b"}, "tolerations": {}}, defaults).spec == IN_B
+
+
+def test_affinity_between_actors_is_refused_until_a_live_cluster_can_do_it():
+    with pytest.raises(InvalidStrategyError, match="not yet on a live cluster"):
+        rewrite({"scheduling_strategy": actor_affinity(label_in("type", ["cat"]))}, Defaults())
