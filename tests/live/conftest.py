@@ -38,7 +38,7 @@ class World:
     def name(self, node_id: str) -> str:
         return next(name for name, known in self.ids.items() if known == node_id)
 
-    def names(self, refs: list[Any], timeout: float = 60) -> list[str]:
+    def names(self, refs: list[Any], timeout: float = 240) -> list[str]:
         return [self.name(node_id) for node_id in ray.get(refs, timeout=timeout)]
 
 
@@ -67,7 +67,7 @@ def where(world: World) -> Any:
     return ray.remote(where)
 
 
-def eventually(check: Callable[[], Any], timeout: float = 20.0) -> Any:
+def eventually(check: Callable[[], Any], timeout: float = 90.0) -> Any:
     """The first true answer; the cluster tells nobody, so it has to be asked."""
     deadline = time.monotonic() + timeout
     while not (answer := check()):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from tests.live.conftest import World, waits
+from tests.live.conftest import World, eventually, waits
 
 
 def remora_command(world: World | None, *words: str) -> subprocess.CompletedProcess[str]:
@@ -32,7 +32,8 @@ def test_status_shows_marks_and_why_something_waits(world: World, where: Any) ->
     ref = where.options(label_selector={"team": "red"}).remote()
     assert waits(ref, 0.5)
     assert remora_command(world, "label", "--node-id", world.ids["a"], "tier=spot", "team=blue").returncode == 0
-    found = json.loads(remora_command(world, "status", "--json").stdout)
+    # Ray reports what waits with a delay of its own.
+    found = eventually(lambda: wanting(world, "team=red"), timeout=120)
     by_id = {node["node_id"]: node for node in found["nodes"]}
     assert by_id[world.ids["a"]]["labels"]["tier"] == "spot"
     assert by_id[world.ids["gpu"]]["taints"] == {"gpu_node": "true"}
@@ -47,6 +48,12 @@ def test_status_shows_marks_and_why_something_waits(world: World, where: Any) ->
     assert remora_command(world, "label", "--node-id", world.ids["a"], "team=red", "tier-").returncode == 0
     assert world.names([ref]) == ["a"]
     assert remora_command(world, "label", "--node-id", world.ids["a"], "team-").returncode == 0
+
+
+def wanting(world: World, wants: str) -> dict[str, Any] | None:
+    """The status, once it shows something that waits for this."""
+    found: dict[str, Any] = json.loads(remora_command(world, "status", "--json").stdout)
+    return found if any(row["wants"] == wants for row in found["waiting"]) else None
 
 
 MISTAKES = {
