@@ -16,7 +16,7 @@ def remora_command(world: World | None, *words: str) -> subprocess.CompletedProc
     address = ["--address", world.cluster.address] if world else []
     code = "from remora.cli.main import run; run()"
     return subprocess.run(
-        [sys.executable, "-c", code, *words, *address], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, *words, *address], capture_output=True, text=True, timeout=240, check=False
     )
 
 

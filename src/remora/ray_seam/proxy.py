@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ray import Language
 from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -68,7 +69,8 @@ class CoreWorkerProxy:
         call = list(args)
         self._tokenize(call, kwargs, self._task, ("resources",))
         retries = _get(call, kwargs, self._task, "max_retries")
-        if retries != _USUAL_RETRIES:
+        # Only functions in Python have a guard that takes the hidden argument off again.
+        if retries != _USUAL_RETRIES and _get(call, kwargs, self._task, "language") == Language.PYTHON:
             _set(call, kwargs, self._task, "args", [*_get(call, kwargs, self._task, "args"), RETRIES, retries])
         return self.remora_inner.submit_task(*call, **kwargs)
 
