@@ -195,6 +195,11 @@ def test_bad_input_is_refused_at_the_call(name: str, where: Any) -> None:
         where.options(**options)
 
 
+def test_a_selector_too_few_for_the_bundles_is_refused_at_the_call(world: World) -> None:
+    with pytest.raises(ValueError, match="one selector a bundle"):
+        ray.util.placement_group([{"CPU": 1}] * 2, bundle_label_selector=[{"zone": "a"}])
+
+
 def test_a_node_that_is_not_there_is_named(world: World) -> None:
     with pytest.raises(remora.UnknownNameError, match="no node has the id 'nope'"):
         remora.taint_node("nope", {"k": "v"})

@@ -9,6 +9,7 @@ import pytest
 from remora import Exists, InvalidStrategyError, UnknownNameError, actor_affinity, label_in, node_affinity
 from remora.controller.core import Controller
 from remora.seam.memory import MemoryPort
+from remora.seam.port import Observation
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import fence_key, read_fence
 from remora.wire.options import Defaults, rewrite
@@ -104,6 +105,42 @@ def test_what_was_lost_is_repaired_by_the_next_round(port: MemoryPort):
     controller.round()
     assert offers(port, PLAIN) == {"n1"}
     assert not any("stray" in name for view in port.observe().nodes for name in view.total)
+
+
+class LaggingPort(MemoryPort):
+    """Reports what was, as GCS does for about a tenth of a second after a resize."""
+
+    old: Observation | None = None
+
+    def observe(self) -> Observation:
+        return self.old or super().observe()
+
+
+def test_a_taint_right_after_an_untaint_holds_although_the_report_is_old():
+    port = LaggingPort()
+    port.join("n1", {"CPU": 4})
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    controller.taint("n1", (("k", "v"),))
+    port.old = port.observe()  # without the token, for as long as it lasts
+    controller.taint("n1", drop=["k"])
+    controller.taint("n1", (("k", "v"),))
+    port.old = None
+    assert offers(port, PLAIN) == set()
+
+
+def test_an_untaint_right_after_a_taint_lets_work_in_although_the_report_is_old():
+    port = LaggingPort()
+    port.join("n1", {"CPU": 4})
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    port.old = port.observe()  # with the token
+    controller.taint("n1", (("k", "v"),))
+    controller.taint("n1", drop=["k"])
+    port.old = None
+    assert offers(port, PLAIN) == {"n1"}
 
 
 def test_a_node_that_left_is_forgotten(port: MemoryPort):

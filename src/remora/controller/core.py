@@ -10,7 +10,7 @@ from remora.kernel.classes import offered
 from remora.kernel.cluster import Cluster
 from remora.kernel.nodesets import members
 from remora.model.labels import Labels
-from remora.model.resources import Resources
+from remora.model.resources import UNIT, Resources
 from remora.model.taints import split_taints
 from remora.seam.port import Demand, NodeGoneError, NodeView, Observation, Port
 from remora.wire.classes import ClassSpec
@@ -30,6 +30,8 @@ class Controller:
         self.nodes: dict[str, NodeView] = {}
         self.demands: tuple[Demand, ...] = ()
         self._fences: dict[str, frozenset[str]] = {}
+        # The tokens of a node as its raylet last told us: what the cluster reports is about a tenth of a second older.
+        self._latest: dict[str, _Tokens] = {}
 
     def round(self) -> None:
         """Observe, decide, steer."""
@@ -92,6 +94,7 @@ class Controller:
         for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
             self.cluster.remove_node(self.cluster.nodes.get(node_id))
             self._fences.pop(node_id, None)
+            self._latest.pop(node_id, None)
             self.port.delete(fence_key(node_id))
         for node_id, view in views.items():
             labels, taints = self._marks(view)
@@ -126,8 +129,9 @@ class Controller:
 
     def _steer(self, node_id: str, reported: Mapping[str, float], wanted: _Tokens) -> None:
         """Write the difference; what cannot be taken away because it is in use is fenced."""
-        changes = {name: amount for name, amount in wanted.items() if reported.get(name) != amount}
-        changes.update({name: 0.0 for name in reported if is_token(name) and name not in wanted})
+        latest = self._latest.get(node_id, reported)
+        changes = {name: amount for name, amount in wanted.items() if not reported.get(name) == latest.get(name) == amount}
+        changes.update({name: 0.0 for name in {*reported, *latest} if is_token(name) and name not in wanted})
         left: Mapping[str, float] = {}
         if changes:
             left = self._write(node_id, changes)
@@ -136,9 +140,11 @@ class Controller:
 
     def _write(self, node_id: str, tokens: _Tokens) -> Mapping[str, float]:
         try:
-            return self.port.resize(node_id, tokens)
+            totals = self.port.resize(node_id, tokens)
         except NodeGoneError:
             return {}  # the next observation will not have it
+        self._latest[node_id] = {name: amount for name, amount in totals.items() if is_token(name)}
+        return totals
 
     def _fence(self, node_id: str, classes: frozenset[str]) -> None:
         if self._fences.get(node_id, frozenset()) != classes:
@@ -155,7 +161,7 @@ class Controller:
 
 def _real(amounts: Mapping[str, float]) -> Resources:
     """What a node has beside tokens. Ray reports floats, so whole units may be missed by a hair."""
-    return Resources({name: round(amount * 10_000) for name, amount in amounts.items() if not is_token(name)})
+    return Resources({name: round(amount * UNIT) for name, amount in amounts.items() if not is_token(name)})
 
 
 def _overridden(static: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

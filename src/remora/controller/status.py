@@ -7,7 +7,7 @@ from typing import Any
 from remora.controller.core import Controller
 from remora.kernel.explain import explain
 from remora.model.requests import Request
-from remora.model.resources import Resources, from_units
+from remora.model.resources import UNIT, Resources, from_units
 from remora.model.strategies import TASK
 from remora.wire.tokens import class_of_token, is_token
 
@@ -44,7 +44,7 @@ def _waiting(controller: Controller) -> list[dict[str, Any]]:
     for demand in controller.demands:
         classes = [class_id for name in demand.shape if (class_id := class_of_token(name)) is not None]
         spec = controller.memory.classes.get(classes[0]) if classes else None
-        resources = Resources({name: round(amount * 10_000) for name, amount in demand.shape.items() if not is_token(name)})
+        resources = Resources({name: round(amount * UNIT) for name, amount in demand.shape.items() if not is_token(name)})
         row: dict[str, Any] = {"count": demand.count, "resources": resources.to_dict()}
         if spec is None:
             row |= {"wants": "", "reason": "a job that is not attached: Ray decides by resources alone", "suggestions": []}

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from remora.errors import InvalidResourceError, InvalidVirtualClusterError
 from remora.model.labels import RESERVED_PREFIX, Labels, parse_labels
-from remora.model.resources import EMPTY, Resources, show_amount
+from remora.model.resources import EMPTY, Resources, from_units, show_amount
 
 VNODE_LABEL = "ray.io/vnode_id"
 VCLUSTER_LABEL = "ray.io/vcluster_id"
@@ -144,7 +144,9 @@ class VirtualCluster:
         if self.flexible_resource_min:
             out["flexible_resource_min"] = self.flexible_resource_min.to_dict()
         if self.flexible_resource_max is not None:
-            out["flexible_resource_max"] = {name: units / 10_000 for name, units in sorted(self.flexible_resource_max.items())}
+            out["flexible_resource_max"] = {
+                name: from_units(units) for name, units in sorted(self.flexible_resource_max.items())
+            }
         if self.fixed_size_nodes:
             out["fixed_size_nodes"] = [nodes.to_dict() for nodes in self.fixed_size_nodes]
         return out

@@ -17,6 +17,7 @@ from ray.remote_function import RemoteFunction
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.errors import InvalidStrategyError
+from remora.model.groups import parse_group
 from remora.model.labels import parse_workload_labels
 from remora.model.requests import parse_fallbacks
 from remora.model.resources import check_resource_name
@@ -172,6 +173,7 @@ class Installation:
                 )
             if bundle_label_selector is None and tolerations is None:
                 return stock(bundles, strategy, *args, **kwargs)
+            parse_group(bundles, strategy or "PACK", bundle_label_selector=bundle_label_selector, tolerations=tolerations)
             selectors = [None] * len(bundles) if bundle_label_selector is None else list(bundle_label_selector)
             tickets = []
             for selector in selectors:
@@ -185,12 +187,12 @@ class Installation:
 
     @contextlib.contextmanager
     def _tickets_for_group(self, tickets: list[Ticket]) -> Any:
-        proxy = self._worker.core_worker
-        proxy.group_tickets = tickets
+        groups = self._worker.core_worker.groups
+        groups.tickets = tickets
         try:
             yield
         finally:
-            proxy.group_tickets = None
+            groups.tickets = None
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker

@@ -23,6 +23,7 @@ class Layer:
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
         self._ensured: set[str] = set()
+        self._seen: set[str] = set()
         self._controller: Any = None
         self._known: dict[str, Rewritten] = {}
         plain = rewrite({}, defaults)
@@ -50,6 +51,8 @@ class Layer:
 
     def ensure_first(self, spec: ClassSpec) -> None:
         """Returns when the class's token can be seen: Ray does not look again at a placement group that it found infeasible."""
+        if spec.class_id in self._seen:
+            return
         token = class_token(spec.class_id)
         nodes = set(ray.get(self.controller().ensure.remote(spec.encode())))
         self._ensured.add(spec.class_id)
@@ -57,6 +60,7 @@ class Layer:
         while nodes and time.monotonic() < deadline:
             seen = {view.node_id for view in RayPort().observe().nodes if token in view.total}
             if nodes <= seen:
+                self._seen.add(spec.class_id)
                 return
             time.sleep(0.01)
 

@@ -7,6 +7,7 @@ whether work goes into a placement group, whose bundles hold the tokens already.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,7 @@ class CoreWorkerProxy:
 
     def __init__(self, inner: Any, default: Callable[[], Ticket], ensure: Ensure, ensure_first: Ensure) -> None:
         self.remora_inner = inner
-        self.group_tickets: list[Ticket] | None = None
+        self.groups = threading.local()  # the tickets of the group that this thread is creating
         self._default = default
         self._ensure = ensure
         self._ensure_first = ensure_first
@@ -101,7 +102,7 @@ class CoreWorkerProxy:
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
         call = list(args)
         bundles = _get(call, kwargs, self._group, "bundles")
-        tickets = self.group_tickets or [self._default()] * len(bundles)
+        tickets = getattr(self.groups, "tickets", None) or [self._default()] * len(bundles)
         for spec in dict.fromkeys(ticket.spec for ticket in tickets if ticket.spec is not None):
             self._ensure_first(spec)
         made = [{**bundle, class_token(ticket.class_id): TAKEN} for bundle, ticket in zip(bundles, tickets, strict=True)]
