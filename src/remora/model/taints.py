@@ -18,6 +18,7 @@ from remora.model.selectors import LabelMatchExpression
 
 TAINT_DOMAIN = "taint.remora.io"
 RARE_RESOURCE_PREFIX = "rare_resource.ray.io/"
+ISOLATION_PREFIX = "rare-resource.remora.io/"
 
 
 def parse_taints(taints: Mapping[str, str] | None) -> Labels:
@@ -63,6 +64,22 @@ def split_taints(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
 def rare_resource_taint(resource: str) -> str:
     """The taint key that isolates the nodes of a rare resource."""
     return RARE_RESOURCE_PREFIX + resource.lower()
+
+
+def isolation_label(resource: str) -> str:
+    """The label of the head node that makes a resource rare for the whole cluster; its value is ``true``."""
+    return ISOLATION_PREFIX + resource.lower()
+
+
+def rare_resources(head_labels: Mapping[str, str]) -> frozenset[str]:
+    """The rare resources, in lower case, that the head node's labels declare."""
+    found = (key.removeprefix(ISOLATION_PREFIX) for key, value in head_labels.items() if value.lower() == "true")
+    return frozenset(name.lower() for name in found if "/" not in name)
+
+
+def rare_taints(resources: Iterable[str], rare: frozenset[str]) -> list[str]:
+    """The taint keys that a node with these resources carries, and that work asking for them tolerates."""
+    return sorted({rare_resource_taint(name) for name in resources if name.lower() in rare})
 
 
 @dataclass(frozen=True, init=False)
