@@ -73,8 +73,8 @@ def isolation_label(resource: str) -> str:
 
 def rare_resources(head_labels: Mapping[str, str]) -> frozenset[str]:
     """The rare resources, in lower case, that the head node's labels declare."""
-    found = (key.removeprefix(ISOLATION_PREFIX) for key, value in head_labels.items() if value.lower() == "true")
-    return frozenset(name.lower() for name in found if "/" not in name)
+    declared = (key for key, value in head_labels.items() if key.startswith(ISOLATION_PREFIX) and value.lower() == "true")
+    return frozenset(key.removeprefix(ISOLATION_PREFIX).lower() for key in declared)
 
 
 def rare_taints(resources: Iterable[str], rare: frozenset[str]) -> list[str]:
