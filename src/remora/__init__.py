@@ -54,11 +54,35 @@ from remora.model.virtual_clusters import (
 )
 
 if TYPE_CHECKING:
-    from remora.ray_seam.api import attach, detach, init, label_node, shutdown_controller, taint_node, untaint_node
+    from remora.ray_seam.api import (
+        Why,
+        attach,
+        detach,
+        events,
+        explain,
+        init,
+        label_node,
+        shutdown_controller,
+        status,
+        taint_node,
+        untaint_node,
+    )
 
 __version__ = "0.1.0"
 
-_LIVE = ("attach", "detach", "init", "label_node", "shutdown_controller", "taint_node", "untaint_node")
+_LIVE = (
+    "Why",
+    "attach",
+    "detach",
+    "events",
+    "explain",
+    "init",
+    "label_node",
+    "shutdown_controller",
+    "status",
+    "taint_node",
+    "untaint_node",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -104,12 +128,15 @@ __all__ = [
     "Tolerations",
     "UnknownNameError",
     "VirtualCluster",
+    "Why",
     "__version__",
     "actor_affinity",
     "affinity",
     "anti_affinity",
     "attach",
     "detach",
+    "events",
+    "explain",
     "init",
     "label_does_not_exist",
     "label_exist",
@@ -119,6 +146,7 @@ __all__ = [
     "label_not_in",
     "node_affinity",
     "shutdown_controller",
+    "status",
     "taint_node",
     "task_affinity",
     "untaint_node",

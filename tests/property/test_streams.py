@@ -16,6 +16,7 @@ from remora.kernel.amend import amend
 from remora.kernel.cluster import Cluster
 from remora.kernel.explain import Suggestion
 from remora.kernel.explain_groups import _relaxed
+from remora.kernel.groups import would_fit
 from remora.kernel.placement import decide
 from remora.kernel.tree import VCluster
 from remora.kernel.virtual_labels import labels_of
@@ -136,7 +137,7 @@ def test_every_suggestion_for_a_group_when_applied_places_it(start: Any, steps: 
                         bundles = tuple(replace(bundle, nodes=_relaxed(bundle.nodes, change)) for bundle in bundles)
                 twin = next(entry for entry in scheduler.waiting if getattr(entry, "group_id", "") == group.name)
                 assert isinstance(twin, Group)
-                assert scheduler._would_fit(twin, bundles), (group.reason, suggestion.text)
+                assert would_fit(scheduler.cluster, twin, bundles), (group.reason, suggestion.text)
 
 
 def placed_after(cluster: Cluster, workload: Workload, suggestion: Suggestion) -> bool:

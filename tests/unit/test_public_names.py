@@ -59,7 +59,19 @@ WANT = [
 
 
 # These import Ray when they are first used; tests/live uses them.
-LIVE = ["attach", "detach", "init", "label_node", "shutdown_controller", "taint_node", "untaint_node"]
+LIVE = [
+    "Why",
+    "attach",
+    "detach",
+    "events",
+    "explain",
+    "init",
+    "label_node",
+    "shutdown_controller",
+    "status",
+    "taint_node",
+    "untaint_node",
+]
 
 
 def test_the_public_names_are_exactly_these():

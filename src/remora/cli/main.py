@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 import remora
 from remora.cli.nodes import label, status, taint
 from remora.cli.simulate import simulate
+from remora.cli.why import events, explain
 from remora.errors import InvalidInputError, RemoraError
 
 MISTAKE, FAILURE = 2, 1
@@ -62,6 +63,8 @@ def _main(
 
 app.command("simulate")(simulate)
 app.command("status")(status)
+app.command("explain")(explain)
+app.command("events")(events)
 app.command("taint")(taint)
 app.command("label")(label)
 

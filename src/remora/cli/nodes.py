@@ -16,7 +16,7 @@ from remora.model.taints import parse_taints
 
 _NodeId = Annotated[str | None, typer.Option("--node-id", help="The node, by its id or a beginning of it.", show_default=False)]
 _NodeIp = Annotated[str | None, typer.Option("--node-ip", help="The node, by its address.", show_default=False)]
-_Address = Annotated[
+Address = Annotated[
     str | None, typer.Option("--address", help="The cluster; by default the one that runs here.", show_default=False)
 ]
 
@@ -30,7 +30,7 @@ def taint(
     remove: Annotated[
         str | None, typer.Option("--remove", "--delete", metavar="JSON", help="Taints to take away.", show_default=False)
     ] = None,
-    address: _Address = None,
+    address: Address = None,
 ) -> None:
     """Taint a node, or take taints away.
 
@@ -46,7 +46,7 @@ def taint(
         raise InvalidTaintError('say which taints: --append or --remove, for example --append \'{"gpu_node": "true"}\'')
     added, removed = parse_taints(_object("--append", append)), parse_taints(_object("--remove", remove))
     _check_node(node_id, node_ip)
-    api = _connected(address)
+    api = connected(address)
     found = api.find_node(node_id, node_ip)
     if removed:
         api.untaint_node(found, [key for key, _ in removed])
@@ -58,7 +58,7 @@ def label(
     changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE... KEY-...", help="Labels to set, and to take away.")],
     node_id: _NodeId = None,
     node_ip: _NodeIp = None,
-    address: _Address = None,
+    address: Address = None,
 ) -> None:
     """Label a node at run time: key=value sets, key- takes away.
 
@@ -70,15 +70,15 @@ def label(
     """
     labels = _changes(changes)
     _check_node(node_id, node_ip)
-    api = _connected(address)
+    api = connected(address)
     api.label_node(api.find_node(node_id, node_ip), labels)
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False, address: _Address = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False, address: Address = None
 ) -> None:
     """Show the nodes with labels, taints and use, and what waits and why."""
-    found = _connected(address).status()
+    found = connected(address).status()
     console = Console(highlight=False)
     if as_json:
         console.print_json(json.dumps(found))
@@ -91,10 +91,15 @@ def status(
     if found["waiting"]:
         waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
         for row in found["waiting"]:
-            asks = ", ".join(f"{amount:g} {name}" for name, amount in row["resources"].items())
+            asks = " | ".join(amounts(each) for each in row["resources"])
             help_ = "".join(f"\n- {each}" for each in row["suggestions"])
-            waiting.add_row(str(row["count"]), f"{asks}\n{row['wants']}".strip(), row["reason"] + help_)
+            what = f"{row['kind']}\n{asks}\n{row['wants']}".strip()
+            waiting.add_row(str(row["count"]), what, row["reason"] + help_)
         console.print(waiting)
+
+
+def amounts(resources: dict[str, float]) -> str:
+    return ", ".join(f"{amount:g} {name}" for name, amount in resources.items()) or "nothing"
 
 
 def _lines(labels: dict[str, str]) -> str:
@@ -138,7 +143,7 @@ def _check_node(node_id: str | None, node_ip: str | None) -> None:
         raise InvalidInputError("name one node: --node-id ID or --node-ip ADDRESS; 'remora status' lists them")
 
 
-def _connected(address: str | None) -> Any:
+def connected(address: str | None) -> Any:
     from remora.ray_seam import api
 
     api.connect(address)

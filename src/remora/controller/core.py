@@ -2,58 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import NamedTuple
 
+from remora.controller.journal import Journal
 from remora.controller.memory import Memory, Overrides
+from remora.controller.roster import Roster
 from remora.errors import UnknownNameError
 from remora.kernel.classes import offered
 from remora.kernel.cluster import Cluster
+from remora.kernel.explain import Explanation
+from remora.kernel.explain_groups import explain_group
+from remora.kernel.groups import first_possible
 from remora.kernel.nodesets import members
-from remora.model.labels import Labels
+from remora.kernel.workloads import Group
+from remora.model.groups import GroupRequest
+from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
-from remora.model.taints import split_taints
+from remora.model.taints import rare_resources, rare_taints, split_taints
 from remora.seam.port import Demand, NodeGoneError, NodeView, Observation, Port
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import fence_key, write_fence
-from remora.wire.tokens import OFFERED, class_of_token, class_token, is_token
+from remora.wire.groups import class_of
+from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_token
 
 _Tokens = dict[str, float]
+_SWEEP_SECONDS = 1.0
+
+
+def utc_seconds() -> float:
+    return datetime.now(tz=timezone.utc).timestamp()
+
+
+class GroupOffer(NamedTuple):
+    """An option to create, and the nodes that will have each of its tokens; or none, and why."""
+
+    option: int | None
+    nodes: dict[str, list[str]]
+    why: Explanation
 
 
 class Controller:
-    """Wants: every class's token on every node that it admits, and no other token anywhere."""
+    """Wants: the token of every class in use on every node that it admits, and no other token anywhere."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, now: Callable[[], float] = utc_seconds) -> None:
         self.port = port
+        self.now = now
         self.memory = Memory(port)
+        self.roster = Roster(self.memory, now())
+        self.journal = Journal(port)
         self.cluster = Cluster()
         self.nodes: dict[str, NodeView] = {}
         self.demands: tuple[Demand, ...] = ()
+        self.rare: frozenset[str] = frozenset()
         self._fences: dict[str, frozenset[str]] = {}
         # The tokens of a node as its raylet last told us: what the cluster reports is about a tenth of a second older.
         self._latest: dict[str, _Tokens] = {}
+        self._swept_at = now()
+        self._note("controller", "", f"the controller started; it remembers {_count(len(self.memory.classes), 'class')}")
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be taken away as soon as it is free."""
+        return not any(self._fences.values())
 
     def round(self) -> None:
         """Observe, decide, steer."""
-        observation = self.port.observe()
-        self._take_over(observation)
+        self._take_over(self.port.observe())
+        self._wake_and_sweep()
         wanted = self._wanted()
         for node_id, view in self.nodes.items():
             self._steer(node_id, view.total, wanted[node_id])
+        self.journal.save()
 
     def ensure(self, spec: ClassSpec) -> list[str]:
         """A class that somebody is about to use: on which nodes it is offered now."""
         nodes = [self.cluster.nodes.at(number).node_id for number in members(offered(self.cluster, spec.choices, spec.demand))]
-        if spec.class_id not in self.memory.classes:
-            self.memory.add_class(spec)
+        if self.roster.need(spec, self.now()):
+            self._note("class", spec.class_id, f"{spec.describe() or 'any node'}: offered on {_count(len(nodes), 'node')}")
             for node_id in nodes:
                 self._write(node_id, {class_token(spec.class_id): OFFERED})
         return nodes
+
+    def offer_group(self, request: GroupRequest) -> GroupOffer:
+        """Which option of a placement group to create now: the first that would fit if nothing else ran, with its tokens
+        on their way; none while there is none, because Ray would not look at it again."""
+        self._take_over(self.port.observe())
+        group = Group("", request)
+        option = first_possible(self.cluster, group)
+        if option is None:
+            return GroupOffer(None, {}, explain_group(self.cluster, group))
+        classes = {spec.class_id: spec for spec in map(class_of, dict.fromkeys(b.nodes for b in request.options[option]))}
+        return GroupOffer(option, {class_id: self.ensure(spec) for class_id, spec in classes.items()}, Explanation(""))
 
     def label(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> None:
         overrides = self._overrides(node_id)
         overrides.labels.update(dict(set_), **dict.fromkeys(drop))
         self.memory.set_overrides(node_id, overrides)
+        self._note("label", node_id, _changes(set_, drop))
         self.round()
 
     def taint(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> bool:
@@ -61,17 +108,20 @@ class Controller:
         overrides = self._overrides(node_id)
         overrides.taints.update(dict(set_), **dict.fromkeys(drop))
         self.memory.set_overrides(node_id, overrides)
+        self._note("taint", node_id, _changes(set_, drop))
         self.round()
         return bool(self._fences.get(node_id))
 
     def withdraw(self) -> None:
         """Take every token from every node and forget everything: the cluster is stock again."""
         self.memory.forget_all()
+        self.roster.clear()
+        self.journal.clear()
         for view in self.port.observe().nodes:
             tokens = {name: 0.0 for name in view.total if is_token(name)}
             if tokens:
                 self._write(view.node_id, tokens)
-        for key in self.port.keys(fence_key("")):
+        for key in self.port.keys(""):
             self.port.delete(key)
 
     def find_node(self, node_id: str | None = None, address: str | None = None) -> str:
@@ -91,10 +141,13 @@ class Controller:
     def _take_over(self, observation: Observation) -> None:
         """Make the kernel's picture that of the cluster."""
         views = {view.node_id: view for view in observation.nodes}
+        self.rare = next((rare_resources(view.labels) for view in views.values() if view.is_head), self.rare)
         for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
             self.cluster.remove_node(self.cluster.nodes.get(node_id))
+            self._note("node", node_id, "the node left")
             self._fences.pop(node_id, None)
             self._latest.pop(node_id, None)
+            self.memory.forget_node(node_id)
             self.port.delete(fence_key(node_id))
         for node_id, view in views.items():
             labels, taints = self._marks(view)
@@ -102,6 +155,9 @@ class Controller:
             node = self.cluster.nodes.by_id.get(node_id)
             if node is None:
                 node = self.cluster.add_node(node_id, total, _pairs(labels), _pairs(taints))
+                self._note(
+                    "node", node_id, f"the node {view.address} joined" + (f", tainted {show_labels(taints)}" if taints else "")
+                )
             if node.labels != labels:
                 self.cluster.nodes.relabel(node, _pairs(labels), [key for key in node.labels if key not in labels])
             if node.taints != taints:
@@ -110,9 +166,24 @@ class Controller:
         self.nodes = views
         self.demands = observation.demands
 
+    def _wake_and_sweep(self) -> None:
+        """Classes that are waited for are offered, and those that nobody uses are not."""
+        now = self.now()
+        waited = {class_id for demand in self.demands for shape in demand.shapes for class_id in _classes(shape)}
+        for class_id in self.roster.see(waited, now):
+            self._note("class", class_id, "waited for: offered again")
+        if now - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        in_use = waited | {class_id for view in self.nodes.values() for class_id in _held(view)}
+        self.roster.see(in_use, now)
+        for class_id in self.roster.sweep(in_use, now):
+            self._note("class", class_id, "not used any more: no longer offered")
+
     def _marks(self, view: NodeView) -> tuple[dict[str, str], dict[str, str]]:
         """The labels and taints that hold now: those that the node was started with, then what was said since."""
         labels, taints = split_taints(view.labels)
+        taints = {**dict.fromkeys(rare_taints(view.total, self.rare), "true"), **taints}
         overrides = self.memory.overrides.get(view.node_id)
         if overrides is not None:
             labels = _overridden(labels, overrides.labels)
@@ -121,7 +192,7 @@ class Controller:
 
     def _wanted(self) -> dict[str, _Tokens]:
         wanted: dict[str, _Tokens] = {node_id: {} for node_id in self.nodes}
-        for class_id, spec in self.memory.classes.items():
+        for class_id, spec in self.roster.offered.items():
             token = class_token(class_id)
             for number in members(offered(self.cluster, spec.choices, spec.demand)):
                 wanted[self.cluster.nodes.at(number).node_id][token] = OFFERED
@@ -149,6 +220,12 @@ class Controller:
     def _fence(self, node_id: str, classes: frozenset[str]) -> None:
         if self._fences.get(node_id, frozenset()) != classes:
             self.port.put(fence_key(node_id), write_fence(classes))
+            what = (
+                f"{_count(len(classes), 'class')} fenced while in use"
+                if classes
+                else "the fence is gone: nothing unwanted runs here"
+            )
+            self._note("fence", node_id, what)
             self._fences[node_id] = classes
 
     def _overrides(self, node_id: str) -> Overrides:
@@ -157,6 +234,26 @@ class Controller:
         if node_id not in self.nodes:
             self.find_node(node_id)
         return self.memory.overrides.get(node_id) or Overrides()
+
+    def _note(self, kind: str, subject: str, text: str) -> None:
+        self.journal.add(self.now(), kind, subject, text)
+
+
+def _classes(shape: Mapping[str, float]) -> list[str]:
+    return [class_id for name in shape if (class_id := class_of_token(name)) is not None]
+
+
+def _held(view: NodeView) -> list[str]:
+    """The classes whose tokens something on this node holds."""
+    return _classes({name: 0 for name, total in view.total.items() if total - view.available.get(name, 0.0) > TAKEN / 2})
+
+
+def _changes(set_: Labels, drop: Iterable[str]) -> str:
+    return ", ".join([*(f"{key}={value}" for key, value in set_), *(f"{key}-" for key in drop)])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what if number == 1 else what + ('es' if what.endswith('s') else 's')}"
 
 
 def _real(amounts: Mapping[str, float]) -> Resources:

@@ -39,9 +39,17 @@ class Memory:
         self._port.put(_CLASS + spec.class_id, spec.encode())
         self.classes[spec.class_id] = spec
 
+    def forget_class(self, class_id: str) -> None:
+        self._port.delete(_CLASS + class_id)
+        del self.classes[class_id]
+
     def set_overrides(self, node_id: str, overrides: Overrides) -> None:
         self._port.put(_NODE + node_id, overrides.encode())
         self.overrides[node_id] = overrides
+
+    def forget_node(self, node_id: str) -> None:
+        if self.overrides.pop(node_id, None) is not None:
+            self._port.delete(_NODE + node_id)
 
     def forget_all(self) -> None:
         for key in [*self._port.keys(_CLASS), *self._port.keys(_NODE)]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from remora.controller.core import Controller
-from remora.kernel.explain import explain
-from remora.model.requests import Request
-from remora.model.resources import UNIT, Resources, from_units
-from remora.model.strategies import TASK
-from remora.wire.tokens import class_of_token, is_token
+from remora.controller.why import real, why_waiting
+from remora.model.resources import from_units
 
 _NOISE = ("node:", "memory", "object_store_memory")
 
@@ -42,14 +39,8 @@ def _nodes(controller: Controller) -> list[dict[str, Any]]:
 def _waiting(controller: Controller) -> list[dict[str, Any]]:
     rows = []
     for demand in controller.demands:
-        classes = [class_id for name in demand.shape if (class_id := class_of_token(name)) is not None]
-        spec = controller.memory.classes.get(classes[0]) if classes else None
-        resources = Resources({name: round(amount * UNIT) for name, amount in demand.shape.items() if not is_token(name)})
-        row: dict[str, Any] = {"count": demand.count, "resources": resources.to_dict()}
-        if spec is None:
-            row |= {"wants": "", "reason": "a job that is not attached: Ray decides by resources alone", "suggestions": []}
-        else:
-            why = explain(controller.cluster, Request(TASK, resources, resources, spec.choices))
-            row |= {"wants": spec.describe(), "reason": why.reason, "suggestions": [str(each) for each in why.suggestions]}
-        rows.append(row)
+        kind = "placement group" if demand.bundles else "task or actor"
+        resources = [real(shape).to_dict() for shape in demand.shapes]
+        why = why_waiting(controller, demand.shapes, demand.strategy)
+        rows.append({"kind": kind, "count": demand.count, "resources": resources, **why})
     return rows

@@ -13,7 +13,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 from remora.errors import InvalidVirtualClusterError
 from remora.kernel import shares
@@ -21,14 +20,14 @@ from remora.kernel.cluster import Cluster
 from remora.kernel.explain import Explanation
 from remora.kernel.explain_clusters import explain_cluster, explain_request
 from remora.kernel.explain_groups import explain_group
-from remora.kernel.gang import Gang, Item
+from remora.kernel.groups import attempt, could_ever
 from remora.kernel.nodes import Node
 from remora.kernel.placement import decide
 from remora.kernel.reserving import dissolve, reserve
 from remora.kernel.tree import QUEUED, READY, VCluster
-from remora.kernel.whatif import could_ever_reserve, emptied, layout
-from remora.kernel.workloads import Group, Host, Workload
-from remora.model.groups import Bundle, GroupRequest
+from remora.kernel.whatif import could_ever_reserve
+from remora.kernel.workloads import Group, Workload
+from remora.model.groups import GroupRequest
 from remora.model.labels import ACTOR_ID, Labels
 from remora.model.requests import Request
 from remora.model.resources import Resources, show_amounts
@@ -210,7 +209,7 @@ class Scheduler:
         if item.placed:
             return Explanation("")
         if isinstance(item, Group):
-            return explain_group(self.cluster, item, lambda bundles: self._would_fit(item, bundles))
+            return explain_group(self.cluster, item)
         return explain_request(self.cluster, item.request, item.labels, item.workload_id)
 
     def _repair(self) -> None:
@@ -314,7 +313,7 @@ class Scheduler:
         for option in range(len(request.options)):
             if self._try_option(group, option, space):
                 return True
-            if option + 1 < len(request.options) and self._could_ever(group, option, space):
+            if option + 1 < len(request.options) and could_ever(self.cluster, group, option):
                 return False
         return False
 
@@ -324,7 +323,7 @@ class Scheduler:
         if survivors and before != option:
             self.cluster.release_group(group)
         taken = list(group.hosts) or [None] * len(group.request.options[option])
-        hosts = self._gang(self.cluster, space, group, option, taken).place()
+        hosts = attempt(self.cluster, space, group, option, taken).place()
         if hosts is not None:
             self.cluster.stirred = False
             self.cluster.place_group(group, option, hosts)
@@ -334,29 +333,6 @@ class Scheduler:
         if survivors and before != option:
             self.cluster.restore_group(group, before, survivors)
         return False
-
-    def _would_fit(self, group: Group, bundles: tuple[Bundle, ...]) -> bool:
-        """Whether a group that waits could be placed now with these bundles instead of its own."""
-        cluster_id = group.request.cluster
-        space = self.cluster.tree.get(cluster_id) if cluster_id is not None else None
-        changed = Group(group.group_id, replace(group.request, options=(bundles,)))
-        taken = list(group.hosts) or [None] * len(bundles)
-        return self._gang(self.cluster, space, changed, 0, taken).place() is not None
-
-    def _could_ever(self, group: Group, option: int, space: VCluster | None) -> bool:
-        """Whether an option would fit if nothing else ran; kept until a node changes. A search that gave up is a maybe."""
-        depends = layout(self.cluster, space)
-        known = group.ever_fits.get(option)
-        if known is None or known[0] != depends:
-            twin, inner = emptied(self.cluster, space)
-            gang = self._gang(twin, inner, group, option, [None] * len(group.request.options[option]))
-            known = group.ever_fits[option] = (depends, gang.place() is not None or gang.gave_up)
-        return known[1]
-
-    @staticmethod
-    def _gang(cluster: Cluster, space: VCluster | None, group: Group, option: int, taken: list[Host | None]) -> Gang:
-        items = [Item(bundle.resources, bundle.nodes) for bundle in group.request.options[option]]
-        return Gang(cluster, space, items, [group.request.strategy], taken, by_node=True)
 
     def _wait(self, workload: Workload) -> None:
         line = self.waiting.setdefault(workload.request, deque())

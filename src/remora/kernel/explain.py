@@ -37,6 +37,8 @@ class Refusal:
     count: int
     node_ids: tuple[str, ...]
     """Which nodes; at most a thousand of them are named."""
+    each: str = ""
+    """The same about one of them: ``lacks 1 CPU``."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Explanation:
             "reason": self.reason,
             "case": self.case,
             "refusals": [
-                {"rule": item.rule, "text": item.text, "count": item.count, "nodes": list(item.node_ids)}
+                {"rule": item.rule, "text": item.text, "each": item.each, "count": item.count, "nodes": list(item.node_ids)}
                 for item in self.refusals
             ],
             "suggestions": [
@@ -100,7 +102,8 @@ def count_refusals(cluster: Cluster, screens: list[Screen], nodes: NodeSet) -> t
         if refused:
             count = refused.bit_count()
             ids = tuple(cluster.nodes.at(number).node_id for number in islice(members(refused), _MOST_NAMED))
-            refusals.append(Refusal(screen.rule.name, screen.rule.refusal(screen.subject, count), count, ids))
+            each = screen.rule.refusal(screen.subject, 1).removeprefix("1 ")
+            refusals.append(Refusal(screen.rule.name, screen.rule.refusal(screen.subject, count), count, ids, each))
         left = passing
     return tuple(refusals)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from remora.kernel.cluster import Cluster
 from remora.kernel.explain import RESOURCES, Explanation, Suggestion, labels_for, new_node
 from remora.kernel.explain_clusters import explain_request
+from remora.kernel.groups import would_fit
 from remora.kernel.placement import decide, feasible
 from remora.kernel.rules import Change, Query
 from remora.kernel.rules.base import verb
@@ -18,13 +18,10 @@ from remora.model.requests import NodeClass, Request
 from remora.model.resources import EMPTY, Resources, show_amounts
 from remora.model.strategies import TASK
 
-Fits = Callable[[tuple[Bundle, ...]], bool]
-
 _HOW = {"STRICT_SPREAD": "on different nodes", "STRICT_PACK": "on one node"}
 
 
-def explain_group(cluster: Cluster, group: Group, fits: Fits) -> Explanation:
-    """``fits`` tries other bundles in the group's place."""
+def explain_group(cluster: Cluster, group: Group) -> Explanation:
     request = group.request
     if request.cluster is not None and cluster.tree.get(request.cluster).state != READY:
         return Explanation(f"its virtual cluster {request.cluster} is queued", case=RESOURCES)
@@ -32,7 +29,7 @@ def explain_group(cluster: Cluster, group: Group, fits: Fits) -> Explanation:
     bundles = request.options[option]
     missing = [bundle for index, bundle in enumerate(bundles) if not group.hosts or group.hosts[index] is None]
     alone = [single for bundle in missing if decide(cluster, single := _single(group, bundle)) is None]
-    suggestions = _suggest(cluster, group, bundles, missing, fits)
+    suggestions = _suggest(cluster, group, bundles, missing)
     if alone:
         first = explain_request(cluster, alone[0])
         what = f"{verb(len(alone), 'bundle fits', 'bundles fit')} nowhere (of {len(bundles)})"
@@ -59,14 +56,12 @@ def _single(group: Group, bundle: Bundle) -> Request:
     return Request(TASK, bundle.resources, bundle.resources, (bundle.nodes,), cluster=group.request.cluster)
 
 
-def _suggest(
-    cluster: Cluster, group: Group, bundles: tuple[Bundle, ...], missing: list[Bundle], fits: Fits
-) -> tuple[Suggestion, ...]:
+def _suggest(cluster: Cluster, group: Group, bundles: tuple[Bundle, ...], missing: list[Bundle]) -> tuple[Suggestion, ...]:
     """Tolerating a taint or dropping a term, for all bundles alike, where that places the group; and new nodes."""
     found = [
         Suggestion((change,))
         for change in _relaxations(cluster, bundles)
-        if fits(tuple(replace(bundle, nodes=_relaxed(bundle.nodes, change)) for bundle in bundles))
+        if would_fit(cluster, group, tuple(replace(bundle, nodes=_relaxed(bundle.nodes, change)) for bundle in bundles))
     ]
     if group.request.cluster is None and (added := _new_nodes(group, missing)):
         found.append(Suggestion(added))

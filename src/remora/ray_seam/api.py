@@ -5,42 +5,62 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
+from ray import ObjectRef
+from ray._raylet import BaseID
+from ray.actor import ActorHandle
 from ray.exceptions import RayTaskError
+from ray.util.placement_group import PlacementGroup
 
-from remora.errors import InvalidInputError, InvalidLabelError, RemoraError
+from remora.errors import InvalidInputError, InvalidLabelError, RemoraError, UnknownNameError
 from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels
-from remora.model.taints import parse_taints
+from remora.model.selectors import LabelSelector
+from remora.model.taints import parse_taints, rare_resources
 from remora.ray_seam import hooks
 from remora.ray_seam.controller_actor import start_controller
+from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.wire.options import Defaults
 
 _log = logging.getLogger("remora")
 
+_REPORTED_SECONDS = 4.0
+
 
 def init(*args: Any, tolerations: Any = None, label_selector: Any = None, labels: Any = None, **ray_init: Any) -> Any:
     """Connect as ``ray.init`` does, or take an existing connection over, and attach.
 
-    ``tolerations`` and ``label_selector`` hold for everything that this job submits, library code included, unless a
-    call says otherwise. ``labels`` are Ray's own argument where ``ray.init`` starts a node.
+    ``tolerations``, ``label_selector`` and ``labels`` hold for everything that this job submits, library code included,
+    unless a call says otherwise. Where this call starts a Ray of its own, ``labels`` are those of its node, as in ``ray.init``.
     """
-    # A request that waits for a token looks unfulfillable to Ray, which would say so every few seconds.
-    os.environ.setdefault("RAY_SCHEDULER_EVENTS", "0")
-    if labels is not None:
-        ray_init["labels"] = labels
-    defaults = Defaults.parse(label_selector, tolerations)
-    context = None
+    defaults = Defaults.parse(label_selector, tolerations, labels)
+    context, started = None, False
     if not ray.is_initialized() or args or ray_init:
-        context = ray.init(*args, **ray_init)
-    if context is not None and labels is None and _is_local(args, ray_init):
+        context, started = _connect(args, ray_init, labels)
+    if started:
+        defaults = replace(defaults, labels=())
+    if started and labels is None:
         _log.warning("label selectors are ignored on a single-node Ray that was started here without labels")
-        defaults = Defaults(tolerations=defaults.tolerations, ignores_selectors=True)
+        defaults = replace(defaults, label_selector=LabelSelector(), ignores_selectors=True)
     _attach(defaults)
     return context
+
+
+def _connect(args: tuple[Any, ...], ray_init: dict[str, Any], labels: Any) -> tuple[Any, bool]:
+    """Ray's own context, and whether this call started the cluster."""
+    if labels is not None:
+        try:
+            return ray.init(*args, labels=labels, **ray_init), True
+        except ValueError as error:
+            if "labels must not be provided" not in str(error):
+                raise
+    context = ray.init(*args, **ray_init)
+    return context, ray._private.worker._global_node.is_head() and _is_local(args, ray_init)
 
 
 def attach() -> None:
@@ -91,6 +111,79 @@ def status() -> dict[str, Any]:
     return answer
 
 
+@dataclass(frozen=True)
+class Why:
+    """One task, actor or placement group: its ``state``, where it is, or the ``reason`` why it is nowhere yet and the
+    ``suggestions`` of what would help. ``refusals`` counts the nodes by what refuses it."""
+
+    kind: str
+    id: str
+    name: str
+    state: str
+    nodes: tuple[str, ...]
+    reason: str
+    suggestions: tuple[str, ...]
+    refusals: tuple[Mapping[str, Any], ...]
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def explain(what: Any) -> Why:
+    """Why something waits, or where it is: an ObjectRef, an actor handle, a placement group, or an id or name of one."""
+    if isinstance(what, LateGroup) and not what.made:
+        return Why("placement group", what.key, "", "waiting", (), what.why["reason"], tuple(what.why["suggestions"]), ())
+    found = explain_all(_id_of(what))
+    if not found:
+        raise UnknownNameError(f"no task, actor, placement group or job has the id or name {_id_of(what)!r}")
+    row = found[0]
+    return Why(
+        kind=row["kind"],
+        id=row["id"],
+        name=row["name"],
+        state=row["state"],
+        nodes=tuple(row["nodes"]),
+        reason=row["reason"],
+        suggestions=tuple(row["suggestions"]),
+        refusals=tuple(row["refusals"]),
+    )
+
+
+def explain_all(id_or_name: str) -> list[dict[str, Any]]:
+    """As ``explain``, for everything that has the name, or that a job has not finished."""
+    if not isinstance(id_or_name, str) or not id_or_name.strip():
+        raise InvalidInputError(f"{id_or_name!r} is neither an id nor a name; for example the id of an actor, or its name")
+    controller = start_controller()
+    until = time.monotonic() + _REPORTED_SECONDS
+    found: list[dict[str, Any]] = _ask(controller.explain.remote(id_or_name))
+    while not found and time.monotonic() < until:  # tasks are reported about a second after they were submitted
+        time.sleep(0.25)
+        found = _ask(controller.explain.remote(id_or_name))
+    return found
+
+
+def events() -> list[dict[str, Any]]:
+    """What happened lately, oldest first."""
+    found: list[dict[str, Any]] = _ask(start_controller().events.remote())
+    return found
+
+
+def _id_of(what: Any) -> str:
+    if isinstance(what, str):
+        return what
+    if isinstance(what, ObjectRef):
+        return str(what.hex())
+    if isinstance(what, PlacementGroup):
+        return str(what.id.hex())
+    if isinstance(what, ActorHandle):
+        return str(what._actor_id.hex())
+    if isinstance(what, BaseID):
+        return str(what.hex())
+    raise InvalidInputError(
+        f"{what!r} can't be explained: give an ObjectRef, an actor handle, a placement group, or an id or name of one"
+    )
+
+
 def connect(address: str | None) -> None:
     """Connect a command to the cluster that runs; no cluster is the user's mistake, not ours."""
     try:
@@ -119,7 +212,10 @@ def _command(node_id: str, command: str, set_: Labels, drop: tuple[str, ...]) ->
 
 def _attach(defaults: Defaults) -> None:
     controller = start_controller()
-    installation = hooks.install(defaults)
+    head: Mapping[str, str] = next(
+        (node["Labels"] for node in ray.nodes() if "node:__internal_head__" in node["Resources"]), {}
+    )
+    installation = hooks.install(replace(defaults, rare=rare_resources(head)))
     plain = installation.layer.default().spec
     if plain is not None:
         _ask(controller.ensure.remote(plain.encode()))

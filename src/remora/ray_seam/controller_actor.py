@@ -13,6 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.controller.core import Controller
 from remora.controller.status import status
+from remora.controller.why import why_waiting, why_work
 from remora.model.labels import Labels
 from remora.ray_seam import hooks
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
@@ -20,8 +21,16 @@ from remora.ray_seam.proxy import STOCK
 from remora.ray_seam.ray_port import RayPort
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import FENCE_SECONDS
+from remora.wire.groups import decode_group
+from remora.wire.shapes import shape_key
 
-ROUND_SECONDS = 0.25
+FULL_ROUND_SECONDS = 1.0
+"""However quiet the feeds are, this often everything is compared."""
+
+UNSETTLED_SECONDS = 0.1
+"""As often, while a fence stands: what is given back is taken away before it is given on."""
+
+_LEAST_SECONDS = 0.02  # between two rounds, however much happens
 
 _log = logging.getLogger(__name__)
 
@@ -31,19 +40,24 @@ class ControllerActor:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._stopped = False
+        self._awake = threading.Event()
         self._core = Controller(RayPort())
         self._core.round()
-        self._stopped = threading.Event()
+        self._core.port.watch(self._awake.set)
         threading.Thread(target=self._rounds, name="rounds", daemon=True).start()
 
     def _rounds(self) -> None:
-        while not self._stopped.wait(ROUND_SECONDS):
+        while not self._stopped:
+            self._awake.wait(FULL_ROUND_SECONDS if self._core.settled else UNSETTLED_SECONDS)
+            self._awake.clear()
             with self._lock:
                 self._round()
+            time.sleep(_LEAST_SECONDS)
 
     def _round(self) -> None:
         try:
-            if not self._stopped.is_set():
+            if not self._stopped:
                 self._core.round()
         except Exception:  # noqa: BLE001 - whatever it was, the next round looks at the cluster anew
             _log.exception("a round failed")
@@ -51,6 +65,12 @@ class ControllerActor:
     def ensure(self, data: bytes) -> list[str]:
         with self._lock:
             return self._core.ensure(ClassSpec.decode(data))
+
+    def offer_group(self, data: bytes) -> dict[str, Any]:
+        with self._lock:
+            offer = self._core.offer_group(decode_group(data))
+            why = {"reason": offer.why.reason, "suggestions": [str(each) for each in offer.why.suggestions]}
+            return {"option": offer.option, "nodes": offer.nodes, **why}
 
     def find_node(self, node_id: str | None, address: str | None) -> str:
         with self._lock:
@@ -64,6 +84,7 @@ class ControllerActor:
         """Returns when nothing that does not tolerate the taints can start there any more."""
         with self._lock:
             fenced = self._core.taint(node_id, set_, drop)
+        self._awake.set()
         if fenced:
             time.sleep(2 * FENCE_SECONDS)  # until every worker has read the fence or will before it starts anything
 
@@ -72,9 +93,29 @@ class ControllerActor:
             self._core.round()
             return status(self._core)
 
+    def waiting(self, keys: list[str]) -> list[dict[str, Any] | None]:
+        """For each shape that a client submitted: how many of it wait in the whole cluster and why, or None."""
+        with self._lock:
+            demands = {shape_key(demand.shapes): demand for demand in self._core.demands}
+            found = [demands.get(key) for key in keys]
+            return [
+                None if each is None else {"count": each.count, **why_waiting(self._core, each.shapes, each.strategy)}
+                for each in found
+            ]
+
+    def explain(self, id_or_name: str) -> list[dict[str, Any]]:
+        found = self._core.port.find(id_or_name)
+        with self._lock:
+            self._core.round()
+            return [why_work(self._core, work) for work in found]
+
+    def events(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return self._core.journal.entries()
+
     def withdraw(self) -> None:
         with self._lock:
-            self._stopped.set()
+            self._stopped = True
             self._core.withdraw()
 
     def pid(self) -> int:

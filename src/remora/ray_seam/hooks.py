@@ -12,23 +12,27 @@ from typing import Any
 
 import ray.remote_function
 from ray._common import ray_option_utils
+from ray._private.auto_init_hook import auto_init_ray
 from ray.actor import ActorClass
 from ray.remote_function import RemoteFunction
+from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from remora.errors import InvalidStrategyError
-from remora.model.groups import parse_group
+from remora.model.groups import Bundle
 from remora.model.labels import parse_workload_labels
 from remora.model.requests import parse_fallbacks
-from remora.model.resources import check_resource_name
+from remora.model.resources import TOKEN_PREFIX, check_resource_name
 from remora.model.selectors import LabelSelector
 from remora.model.strategies import parse_strategies
 from remora.model.taints import Tolerations
 from remora.ray_seam import names, travel
+from remora.ray_seam.late import LateGroup, create_later, late_key
 from remora.ray_seam.layer import Layer
 from remora.ray_seam.proxy import STOCK, CoreWorkerProxy, Ticket
 from remora.ray_seam.shim import WorkerView, ray_with
-from remora.wire.options import NEW_OPTIONS, Defaults, is_ours
+from remora.wire.groups import class_of
+from remora.wire.options import NEW_OPTIONS, Defaults, is_ours, rewrite_group
+from remora.wire.tokens import class_token
 
 _installed: list[Installation] = []  # at most one
 
@@ -66,12 +70,16 @@ class Installation:
         self._replace(RemoteFunction, "_remote", self._around_task(RemoteFunction._remote))
         self._replace(ActorClass, "_remote", self._around_actor(ActorClass._remote))
         self._replace(ray.remote_function, "pickle_dumps", self._around_pickle(ray.remote_function.pickle_dumps))
-        self._take_placement_groups()
-        self._worker = WorkerView(lambda real: CoreWorkerProxy(real, layer.default, layer.ensure, layer.ensure_first))
+        self._worker = WorkerView(lambda real: CoreWorkerProxy(real, layer))
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
+        self._take_placement_groups()
+        self._replace(
+            ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
+        )
 
     def undo(self) -> None:
+        self.layer.stop()
         while self._undo:
             self._undo.pop()()
         # What was exported with the layer in it is exported again, without.
@@ -132,6 +140,8 @@ class Installation:
             return options
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
         if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
+            if self.layer.defaults.labels and options.get("_labels") is None:
+                options["_labels"] = dict(self.layer.defaults.labels)
             return options
         for name in ("label_selector", "fallback_strategy"):
             asked[name] = options.pop(name, None)
@@ -166,33 +176,51 @@ class Installation:
             fallback_strategy: Any = None,
             **kwargs: Any,
         ) -> Any:
-            if fallback_strategy is not None:
-                raise InvalidStrategyError(
-                    "fallback_strategy of a placement group is decided by SimCluster, but not yet on a live cluster: create "
-                    "the group that fits"
-                )
-            if bundle_label_selector is None and tolerations is None:
-                return stock(bundles, strategy, *args, **kwargs)
-            parse_group(bundles, strategy or "PACK", bundle_label_selector=bundle_label_selector, tolerations=tolerations)
-            selectors = [None] * len(bundles) if bundle_label_selector is None else list(bundle_label_selector)
-            tickets = []
-            for selector in selectors:
-                asked = {"label_selector": selector, "tolerations": tolerations}
-                rewritten = self.layer.rewrite({k: v for k, v in asked.items() if v is not None}, {})
-                tickets.append(Ticket(rewritten.spec.class_id, rewritten.spec))
-            with self._tickets_for_group(tickets):
-                return stock(bundles, strategy, *args, **kwargs)
+            options = {
+                "bundle_label_selector": bundle_label_selector,
+                "tolerations": tolerations,
+                "fallback_strategy": fallback_strategy,
+            }
+            request = rewrite_group(bundles, strategy, options, self.layer.defaults)
+
+            def attempt() -> Any:
+                """The group, or why there is none yet."""
+                offer = self.layer.offer_group(request)
+                if offer["option"] is None:
+                    return offer
+                chosen = request.options[offer["option"]]
+                with self._creating(chosen):
+                    return stock([bundle.resources.to_dict() for bundle in chosen], strategy or "PACK", *args, **kwargs)
+
+            auto_init_ray()
+            made = attempt()
+            if isinstance(made, PlacementGroup):
+                return made
+            module.validate_placement_group(bundles=bundles, strategy=strategy or "PACK", lifetime=kwargs.get("lifetime"))
+            group = LateGroup(late_key(), [dict(bundle) for bundle in bundles])
+            what = f"placement group {kwargs.get('name') or (args[0] if args else '')}".rstrip()
+            create_later(group, attempt, what, self.layer.stopped)
+            return group
 
         self._rebind(stock, placement_group)
+        stock_remove = module.remove_placement_group
+
+        @functools.wraps(stock_remove)
+        def remove_placement_group(placement_group: Any) -> None:
+            if not (isinstance(placement_group, LateGroup) and placement_group.withdraw()):
+                stock_remove(placement_group)
+
+        self._rebind(stock_remove, remove_placement_group)
 
     @contextlib.contextmanager
-    def _tickets_for_group(self, tickets: list[Ticket]) -> Any:
+    def _creating(self, bundles: tuple[Bundle, ...]) -> Any:
+        """In this thread a group with these bundles is created: each takes the token of its class."""
         groups = self._worker.core_worker.groups
-        groups.tickets = tickets
+        groups.tokens = [class_token(class_of(bundle.nodes).class_id) for bundle in bundles]
         try:
             yield
         finally:
-            groups.tickets = None
+            groups.tokens = None
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
@@ -202,6 +230,15 @@ class Installation:
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is old:
                     self._replace(module, name, new)
+
+
+def _without_tokens(stock: Any) -> Any:
+    """Ray takes whatever waits for a token for unfulfillable and says so every few seconds; we say why it waits, once."""
+
+    def filter_autoscaler_events(lines: list[str]) -> Any:
+        return (line for line in stock(lines) if TOKEN_PREFIX not in line)
+
+    return filter_autoscaler_events
 
 
 def _put_back(table: dict[str, Any], name: str, old: Any) -> None:

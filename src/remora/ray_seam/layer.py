@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import ray
 
+from remora.model.groups import GroupRequest
+from remora.model.taints import rare_taints
 from remora.ray_seam.proxy import Ticket
 from remora.ray_seam.ray_port import RayPort
-from remora.wire.classes import ClassSpec
+from remora.ray_seam.waiting import Waiting
+from remora.wire.classes import IDLE_SECONDS, ClassSpec
+from remora.wire.groups import encode_group
 from remora.wire.options import Defaults, Rewritten, rewrite
 from remora.wire.tokens import class_token
 
@@ -17,15 +23,18 @@ CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
 
 _SEEN_SECONDS = 5.0
+_AGAIN_SECONDS = IDLE_SECONDS / 3
 
 
 class Layer:
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
-        self._ensured: set[str] = set()
-        self._seen: set[str] = set()
+        self.waiting = Waiting(lambda keys: ray.get(self.controller().waiting.remote(keys)))
+        self.stopped = threading.Event()
+        self._said_at: dict[str, float] = {}
         self._controller: Any = None
         self._known: dict[str, Rewritten] = {}
+        self._tolerant: dict[tuple[str, str], Ticket] = {}
         plain = rewrite({}, defaults)
         self._plain = Ticket(plain.spec.class_id, plain.spec)
 
@@ -43,28 +52,50 @@ class Layer:
                 self._known[key] = found
         return found
 
-    def ensure(self, spec: ClassSpec) -> None:
-        """One way, and only the first time in this process: no call on the way of a task."""
-        if spec.class_id not in self._ensured:
-            self.controller().ensure.remote(spec.encode())
-            self._ensured.add(spec.class_id)
+    def token(self, ticket: Ticket, resources: Mapping[str, float]) -> str:
+        """The token to take; the controller is told of its class."""
+        if self.defaults.rare:
+            ticket = self._for_rare(ticket, resources)
+        if ticket.spec is not None:
+            self.ensure(ticket.spec)
+        return class_token(ticket.class_id)
 
-    def ensure_first(self, spec: ClassSpec) -> None:
-        """Returns when the class's token can be seen: Ray does not look again at a placement group that it found infeasible."""
-        if spec.class_id in self._seen:
-            return
-        token = class_token(spec.class_id)
-        nodes = set(ray.get(self.controller().ensure.remote(spec.encode())))
-        self._ensured.add(spec.class_id)
-        deadline = time.monotonic() + _SEEN_SECONDS
-        while nodes and time.monotonic() < deadline:
-            seen = {view.node_id for view in RayPort().observe().nodes if token in view.total}
-            if nodes <= seen:
-                self._seen.add(spec.class_id)
-                return
-            time.sleep(0.01)
+    def ensure(self, spec: ClassSpec) -> None:
+        """One way, and once in a while in this process: no call on the way of a task."""
+        now = time.monotonic()
+        if now - self._said_at.get(spec.class_id, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
+            self.controller().ensure.remote(spec.encode())
+            self._said_at[spec.class_id] = now
+
+    def offer_group(self, request: GroupRequest) -> dict[str, Any]:
+        """Which option to create now, or why none. Returns when its tokens can be seen: Ray does not look again at a
+        placement group that it found infeasible."""
+        offer: dict[str, Any] = ray.get(self.controller().offer_group.remote(encode_group(request)))
+        until = time.monotonic() + _SEEN_SECONDS
+        wanted = {class_token(class_id): set(nodes) for class_id, nodes in offer["nodes"].items()}
+        while wanted and time.monotonic() < until:
+            views = RayPort().observe().nodes
+            seen = {token: {view.node_id for view in views if token in view.total} for token in wanted}
+            wanted = {token: nodes for token, nodes in wanted.items() if nodes - seen[token]}
+            if wanted:
+                time.sleep(0.01)
+        return offer
 
     def controller(self) -> Any:
         if self._controller is None:
             self._controller = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
         return self._controller
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.waiting.stop()
+
+    def _for_rare(self, ticket: Ticket, resources: Mapping[str, float]) -> Ticket:
+        keys = rare_taints((name for name, amount in resources.items() if amount), self.defaults.rare)
+        if not keys or ticket.spec is None:
+            return ticket
+        known = (ticket.class_id, ",".join(keys))
+        if known not in self._tolerant:
+            spec = ticket.spec.tolerating(keys)
+            self._tolerant[known] = Ticket(spec.class_id, spec)
+        return self._tolerant[known]

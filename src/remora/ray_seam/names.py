@@ -42,6 +42,21 @@ TOUCHED = (
     Name("ray._raylet", "GcsClient", "internal KV, node table, resource state, resize"),
     Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node and all demand in one call"),
     Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),
+    Name("ray.util.placement_group", "validate_placement_group", "the checks of a group that is created later"),
+    Name("ray.util.placement_group", "remove_placement_group", "takes back a group that was not created yet"),
+    Name("ray._private.auto_init_hook", "auto_init_ray", "ray.init() where the user did not call it"),
+    Name("ray._private.worker", "filter_autoscaler_events", "lines about unfulfillable requests"),
+    Name("ray._private.worker", "_global_node", "whether this process started the cluster"),
+    Name("ray._private.state", "state._connect_and_get_accessor", "the tables of actors and placement groups"),
+    Name("ray._raylet", "GlobalStateAccessor.get_actor_table", "actors by job and by name"),
+    Name("ray._raylet", "GlobalStateAccessor.get_actor_info", "one actor"),
+    Name("ray._raylet", "GlobalStateAccessor.get_placement_group_table", "placement groups"),
+    Name("ray._raylet", "GlobalStateAccessor.get_placement_group_info", "one placement group"),
+    Name("ray._private.gcs_utils", "create_gcs_channel", "the way to GCS's table of tasks"),
+    Name("ray.core.generated.gcs_service_pb2_grpc", "TaskInfoGcsServiceStub", "GCS's table of tasks"),
+    Name("ray._private.gcs_pubsub", "GcsAioNodeInfoSubscriber", "the feed of nodes"),
+    Name("ray._private.gcs_pubsub", "GcsAioActorSubscriber", "the feed of actors"),
+    Name("ray._private.gcs_pubsub", "GcsAioJobSubscriber", "the feed of jobs"),
 )
 _RESIZE = Name("ray._raylet", "GcsClient.resize_raylet_resource_instances", "puts tokens on nodes")
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import Language
 from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import TAKEN, class_token
+from remora.wire.tokens import TAKEN
 
-Ensure = Callable[[ClassSpec], None]
+if TYPE_CHECKING:
+    from remora.ray_seam.layer import Layer
 
 RETRIES = "__remora_max_retries__"
 """A hidden argument: how often the task may be retried, for the guard that hands it on."""
@@ -50,12 +50,10 @@ STOCK = Ticket("")
 class CoreWorkerProxy:
     """Everything else is the real core worker's."""
 
-    def __init__(self, inner: Any, default: Callable[[], Ticket], ensure: Ensure, ensure_first: Ensure) -> None:
+    def __init__(self, inner: Any, layer: Layer) -> None:
         self.remora_inner = inner
-        self.groups = threading.local()  # the tickets of the group that this thread is creating
-        self._default = default
-        self._ensure = ensure
-        self._ensure_first = ensure_first
+        self.groups = threading.local()  # the tokens of the bundles of the group that this thread is creating
+        self._layer = layer
         self._task = _positions("submit_task")
         self._actor = _positions("create_actor")
         self._group = _positions("create_placement_group")
@@ -68,7 +66,10 @@ class CoreWorkerProxy:
 
     def submit_task(self, *args: Any, **kwargs: Any) -> Any:
         call = list(args)
-        self._tokenize(call, kwargs, self._task, ("resources",))
+        taken = self._tokenize(call, kwargs, self._task, ("resources",))
+        if taken is not None:
+            named = _get(call, kwargs, self._task, "name")
+            self._layer.waiting.note(taken, named or _get(call, kwargs, self._task, "function_descriptor").function_name)
         retries = _get(call, kwargs, self._task, "max_retries")
         # Only functions in Python have a guard that takes the hidden argument off again.
         if retries != _USUAL_RETRIES and _get(call, kwargs, self._task, "language") == Language.PYTHON:
@@ -81,38 +82,42 @@ class CoreWorkerProxy:
         holds = any(_get(call, kwargs, self._actor, "resources").values())
         if not holds and _get(call, kwargs, self._actor, "scheduling_strategy") == "DEFAULT":
             _set(call, kwargs, self._actor, "scheduling_strategy", "SPREAD")
-        self._tokenize(call, kwargs, self._actor, ("resources", "placement_resources"))
+        taken = self._tokenize(call, kwargs, self._actor, ("resources", "placement_resources"))
+        if taken is not None:
+            named = _get(call, kwargs, self._actor, "name")
+            self._layer.waiting.note(taken, named or _get(call, kwargs, self._actor, "function_descriptor").class_name)
         return self.remora_inner.create_actor(*call, **kwargs)
 
-    def _tokenize(self, call: list[Any], kwargs: dict[str, Any], at: dict[str, int], amounts: tuple[str, ...]) -> None:
+    def _tokenize(
+        self, call: list[Any], kwargs: dict[str, Any], at: dict[str, int], amounts: tuple[str, ...]
+    ) -> dict[str, float] | None:
+        """Adds the token of the class; what has to be free for it to be placed, or None where it takes no token."""
         ticket = _get(call, kwargs, at, "label_selector")
         if not isinstance(ticket, Ticket):
-            ticket = self._default()
+            ticket = self._layer.default()
         _set(call, kwargs, at, "label_selector", None)
         _set(call, kwargs, at, "fallback_strategy", None)
         if ticket is STOCK or isinstance(_get(call, kwargs, at, "scheduling_strategy"), PlacementGroupSchedulingStrategy):
-            return
-        token = self._token(ticket)
+            return None
+        token = self._layer.token(ticket, _get(call, kwargs, at, "resources"))
+        taken: dict[str, float] = {}
         for name in amounts:
             resources = _get(call, kwargs, at, name)
             # Placement resources are empty when they are the same as the resources: leave them so.
             if resources or name == "resources":
-                _set(call, kwargs, at, name, {**resources, token: TAKEN})
+                taken = {**resources, token: TAKEN}
+                _set(call, kwargs, at, name, taken)
+        return taken
 
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
         call = list(args)
         bundles = _get(call, kwargs, self._group, "bundles")
-        tickets = getattr(self.groups, "tickets", None) or [self._default()] * len(bundles)
-        for spec in dict.fromkeys(ticket.spec for ticket in tickets if ticket.spec is not None):
-            self._ensure_first(spec)
-        made = [{**bundle, class_token(ticket.class_id): TAKEN} for bundle, ticket in zip(bundles, tickets, strict=True)]
+        # Code that got hold of Ray's own function before the layer was there says no classes.
+        tokens = getattr(self.groups, "tokens", None) or [self._layer.token(self._layer.default(), each) for each in bundles]
+        made = [{**bundle, token: TAKEN} for bundle, token in zip(bundles, tokens, strict=True)]
         _set(call, kwargs, self._group, "bundles", made)
+        self._layer.waiting.note_group(made, f"placement group {_get(call, kwargs, self._group, 'name') or ''}".rstrip())
         return self.remora_inner.create_placement_group(*call, **kwargs)
-
-    def _token(self, ticket: Ticket) -> str:
-        if ticket.spec is not None:
-            self._ensure(ticket.spec)
-        return class_token(ticket.class_id)
 
 
 def _get(call: list[Any], kwargs: dict[str, Any], at: dict[str, int], name: str) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
 
-from remora.seam.port import Demand, NodeGoneError, NodeView, Observation
+from remora.seam.port import Demand, NodeGoneError, NodeView, Observation, Work
 
 _NAMESPACE = b"remora"
 
@@ -39,7 +39,8 @@ class RayPort:
         demands = tuple(
             Demand(dict(pending.request.resources_bundle), pending.count) for pending in state.pending_resource_requests
         )
-        return Observation(nodes, demands)
+        groups = tuple(_group(gang) for gang in state.pending_gang_resource_requests)
+        return Observation(nodes, demands + groups)
 
     def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
         try:
@@ -62,8 +63,29 @@ class RayPort:
     def keys(self, prefix: str) -> list[str]:
         return sorted(key.decode() for key in self._gcs.internal_kv_keys(prefix.encode(), _NAMESPACE))
 
+    def find(self, id_or_name: str) -> list[Work]:
+        from remora.ray_seam.lookup import Lookup
+
+        return Lookup(self._gcs.address).find(id_or_name)
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        from remora.ray_seam.feeds import Feeds
+
+        Feeds(self._gcs.address, wake)
+
     def _head_id(self) -> str | None:
         if self._head is None:
             infos = self._gcs.get_all_node_info()
             self._head = next((info.node_id.hex() for info in infos.values() if info.is_head_node), None)
         return self._head
+
+
+def _group(gang: Any) -> Demand:
+    """A placement group that waits. Whether its bundles must lie apart or together is told, weaker wishes are not."""
+    constraints = [constraint for request in gang.requests for constraint in request.placement_constraints]
+    strategy = "PACK"
+    if any(constraint.HasField("anti_affinity") for constraint in constraints):
+        strategy = "STRICT_SPREAD"
+    elif any(constraint.HasField("affinity") for constraint in constraints):
+        strategy = "STRICT_PACK"
+    return Demand({}, 1, tuple(dict(request.resources_bundle) for request in gang.requests), strategy)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from remora.seam.port import Demand, NodeGoneError, NodeView, Observation
+from remora.seam.port import ENDED, Demand, NodeGoneError, NodeView, Observation, Work
 
 
 class MemoryPort:
@@ -15,6 +15,8 @@ class MemoryPort:
         self._nodes: dict[str, NodeView] = {}
         self._demands: list[Demand] = []
         self._kv: dict[str, bytes] = {}
+        self._work: list[Work] = []
+        self._wakes: list[Callable[[], None]] = []
         self.writes = 0
 
     def observe(self) -> Observation:
@@ -47,12 +49,24 @@ class MemoryPort:
     def keys(self, prefix: str) -> list[str]:
         return sorted(key for key in self._kv if key.startswith(prefix))
 
+    def find(self, id_or_name: str) -> list[Work]:
+        return [
+            work
+            for work in self._work
+            if id_or_name in (work.work_id, work.name) or (id_or_name == work.job_id and work.state != ENDED)
+        ]
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        self._wakes.append(wake)
+
     def join(self, node_id: str, resources: Mapping[str, float], labels: Mapping[str, str] | None = None) -> None:
         head = not self._nodes
         self._nodes[node_id] = NodeView(node_id, "127.0.0.1", dict(labels or {}), dict(resources), dict(resources), head)
+        self._wake()
 
     def leave(self, node_id: str) -> None:
         del self._nodes[node_id]
+        self._wake()
 
     def take(self, node_id: str, amounts: Mapping[str, float]) -> None:
         """Something starts there and holds these."""
@@ -71,3 +85,12 @@ class MemoryPort:
 
     def wait(self, shape: Mapping[str, float], count: int = 1) -> None:
         self._demands.append(Demand(dict(shape), count))
+
+    def submit(self, work: Work) -> None:
+        """Something is known to the cluster under its id."""
+        self._work.append(work)
+        self._wake()
+
+    def _wake(self) -> None:
+        for wake in self._wakes:
+            wake()

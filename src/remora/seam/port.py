@@ -5,7 +5,7 @@ The contract suite (tests/contract) runs against every body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,10 +24,39 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Demand:
-    """Work that waits: so many of one shape."""
+    """Work that waits: so many of one shape, or a placement group with a shape a bundle and its strategy."""
 
     shape: Mapping[str, float]
     count: int
+    bundles: tuple[Mapping[str, float], ...] = ()
+    strategy: str = ""
+
+    @property
+    def shapes(self) -> tuple[Mapping[str, float], ...]:
+        return self.bundles or (self.shape,)
+
+
+WAITING, RUNNING, ENDED = "waiting", "running", "ended"
+TASK, ACTOR, GROUP = "task", "actor", "placement group"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A task, an actor or a placement group as the cluster knows it.
+
+    ``shapes`` is what it asks for: one mapping, or one a bundle; ``detail`` is the cluster's own word for its state.
+    """
+
+    kind: str
+    work_id: str
+    name: str
+    job_id: str
+    state: str
+    detail: str
+    shapes: tuple[Mapping[str, float], ...]
+    node_ids: tuple[str, ...] = ()
+    strategy: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +89,14 @@ class Port(Protocol):
         ...
 
     def keys(self, prefix: str) -> list[str]: ...
+
+    def find(self, id_or_name: str) -> list[Work]:
+        """The task, actor or placement group of this id or name; for the id of a job, all of it that has not ended."""
+        ...
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call ``wake``, from any thread, soon after a node, an actor or a job has come, changed or gone."""
+        ...
 
 
 class NodeGoneError(Exception):

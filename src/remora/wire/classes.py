@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,9 @@ from remora.model.requests import NodeClass, Request, class_id_of
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.taints import Tolerations
+
+IDLE_SECONDS = 90.0
+"""A class that nobody uses or mentions for this long is no longer offered; clients mention what they use more often."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,12 @@ class ClassSpec:
     def class_id(self) -> str:
         return class_id_of(self.choices, self.demand)
 
+    def tolerating(self, keys: Iterable[str]) -> ClassSpec:
+        """The same, and the taints ``keys`` with any value too."""
+        return ClassSpec(
+            tuple(replace(choice, tolerations=_also(choice.tolerations, keys)) for choice in self.choices), self.demand
+        )
+
     def encode(self) -> bytes:
         body = {"choices": [choice.canonical() for choice in self.choices], "demand": dict(self.demand)}
         return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
@@ -33,7 +43,7 @@ class ClassSpec:
     @classmethod
     def decode(cls, data: bytes) -> ClassSpec:
         body = json.loads(data)
-        return cls(tuple(_choice(*parts) for parts in body["choices"]), Resources(body["demand"]))
+        return cls(tuple(choice_from(*parts) for parts in body["choices"]), Resources(body["demand"]))
 
     def describe(self) -> str:
         """As people read it: ``zone=a, tolerates gpu_node``."""
@@ -42,7 +52,13 @@ class ClassSpec:
         return ", else ".join(parts) + (f", tolerates {tolerated}" if tolerated else "")
 
 
-def _choice(selector: Any, tolerations: Any, any_of: Any, node_id: str | None) -> NodeClass:
+def _also(tolerations: Tolerations, keys: Iterable[str]) -> Tolerations:
+    for key in keys:
+        tolerations = tolerations.also(key)
+    return tolerations
+
+
+def choice_from(selector: Any, tolerations: Any, any_of: Any, node_id: str | None) -> NodeClass:
     return NodeClass(
         LabelSelector(_terms(selector)),
         Tolerations.of(_terms(tolerations)),

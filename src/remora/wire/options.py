@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from remora.errors import InvalidStrategyError
+from remora.model.groups import Bundle, GroupRequest, parse_group
 from remora.model.labels import Labels, parse_workload_labels
 from remora.model.requests import NodeClass, parse_fallbacks
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.strategies import parse_strategies
-from remora.model.taints import Tolerations
+from remora.model.taints import Tolerations, rare_taints
 from remora.wire.classes import ClassSpec
 
 NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
@@ -21,18 +22,21 @@ NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
 
 @dataclass(frozen=True)
 class Defaults:
-    """What ``remora.init(tolerations=, label_selector=)`` says for everything that a job submits.
+    """What ``remora.init(tolerations=, label_selector=, labels=)`` says for everything that a job submits.
 
-    ``ignores_selectors``: on a single-node Ray that was started without labels nothing could match.
+    ``rare``: the cluster's rare resources, which whoever asks for one may use. ``ignores_selectors``: on a single-node Ray
+    that was started without labels nothing could match.
     """
 
     label_selector: LabelSelector = field(default_factory=LabelSelector)
     tolerations: Tolerations = field(default_factory=Tolerations)
+    labels: Labels = ()
+    rare: frozenset[str] = frozenset()
     ignores_selectors: bool = False
 
     @classmethod
-    def parse(cls, label_selector: Any = None, tolerations: Any = None) -> Defaults:
-        return cls(LabelSelector(label_selector), Tolerations(tolerations))
+    def parse(cls, label_selector: Any = None, tolerations: Any = None, labels: Any = None) -> Defaults:
+        return cls(LabelSelector(label_selector), Tolerations(tolerations), parse_workload_labels(labels))
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ def rewrite(options: Mapping[str, Any], defaults: Defaults, resources: Mapping[s
     demand = Resources.parse(dict(resources or {})) if len(classes) > 1 else EMPTY
     if defaults.ignores_selectors:
         classes, demand = (NodeClass(LabelSelector(), tolerations, (), pin),), EMPTY
-    return Rewritten(ClassSpec(classes, demand), pin, parse_workload_labels(options.get("labels")))
+    labels = options.get("labels")
+    return Rewritten(ClassSpec(classes, demand), pin, defaults.labels if labels is None else parse_workload_labels(labels))
 
 
 def is_ours(strategy: Any) -> bool:
@@ -89,3 +94,23 @@ def _selector(options: Mapping[str, Any], defaults: Defaults) -> LabelSelector:
 
 def _hard(terms: tuple[LabelMatchExpression, ...]) -> tuple[LabelMatchExpression, ...]:
     return tuple(term.hardened() for term in terms)
+
+
+def rewrite_group(bundles: Any, strategy: str | None, options: Mapping[str, Any], defaults: Defaults) -> GroupRequest:
+    """A placement group as users write it, with the defaults of their job and the tolerations of what it asks for."""
+    request = parse_group(bundles, strategy or "PACK", **options)
+    return replace(
+        request, options=tuple(tuple(_bundle(bundle, options, defaults) for bundle in option) for option in request.options)
+    )
+
+
+def _bundle(bundle: Bundle, options: Mapping[str, Any], defaults: Defaults) -> Bundle:
+    nodes = bundle.nodes
+    if not nodes.selector.terms:
+        nodes = replace(nodes, selector=defaults.label_selector)
+    if options.get("tolerations") is None:
+        nodes = replace(nodes, tolerations=defaults.tolerations)
+    if defaults.ignores_selectors:
+        nodes = replace(nodes, selector=LabelSelector())
+    keys = rare_taints(bundle.resources, defaults.rare)
+    return replace(bundle, nodes=ClassSpec((nodes,)).tolerating(keys).choices[0])

@@ -1,0 +1,85 @@
+"""``remora explain`` and ``remora events``: why it waits, and what happened."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from remora.cli.nodes import Address, amounts, connected
+from remora.errors import InvalidInputError, UnknownNameError
+
+_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def explain(
+    what: Annotated[str, typer.Argument(metavar="TASK|ACTOR|PG|JOB", help="An id, or the name of an actor, group or task.")],
+    as_json: _Json = False,
+    address: Address = None,
+) -> None:
+    """Show why something waits, node by node, and the smallest changes that would let it start.
+
+    For a job: everything of it that has not ended.
+
+    [bold]Examples[/bold]
+
+    remora explain 49fa0b3ce3fd4e12b7ea5bf801000000
+
+    remora explain my-actor --json
+    """
+    found = connected(address).explain_all(what)
+    if not found:
+        raise UnknownNameError(f"no task, actor, placement group or running job has the id or name {what!r}: see 'ray list'")
+    console = Console(highlight=False)
+    if as_json:
+        console.print_json(json.dumps(found))
+        return
+    for row in found:
+        _show(console, row)
+
+
+def events(
+    as_json: _Json = False,
+    kind: Annotated[str | None, typer.Option("--kind", help="Only node, taint, label, class, fence, controller.")] = None,
+    last: Annotated[int, typer.Option("--last", metavar="N", help="Only the last N.", min=1)] = 50,
+    address: Address = None,
+) -> None:
+    """Show what happened lately: nodes that came and went, taints, labels, classes, fences.
+
+    [bold]Examples[/bold]
+
+    remora events --kind taint --last 5
+    """
+    known = ("controller", "node", "taint", "label", "class", "fence")
+    if kind is not None and kind not in known:
+        raise InvalidInputError(f"the kind {kind!r} is not known: use one of {', '.join(known)}")
+    found = [entry for entry in connected(address).events() if kind in (None, entry["kind"])][-last:]
+    console = Console(highlight=False)
+    if as_json:
+        console.print_json(json.dumps(found))
+        return
+    table = Table("At", "Kind", "About", "What", box=box.SIMPLE_HEAD)
+    for entry in found:
+        table.add_row(entry["at"][11:19], entry["kind"], entry["subject"][:12], Text(entry["text"]))
+    console.print(table)
+
+
+def _show(console: Console, row: dict[str, Any]) -> None:
+    asks = " | ".join(amounts(each) for each in row["resources"])
+    title = f"{row['kind']} {row['name']} ({row['id']})".replace("  ", " ")
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(Text(f"  asks for {asks}" + (f", {row['wants']}" if row["wants"] else "")))
+    console.print(Text(f"  {row['state']}: {row['reason']}"), soft_wrap=True)
+    if row["refusals"]:
+        table = Table("Node", "Why not", box=box.SIMPLE_HEAD)
+        for refusal in row["refusals"]:
+            for node_id in refusal["nodes"]:
+                table.add_row(node_id[:12], Text(refusal["each"] or refusal["text"]))
+        console.print(table)
+    for suggestion in row["suggestions"]:
+        console.print(Text(f"  - {suggestion}"), soft_wrap=True)

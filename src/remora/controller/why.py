@@ -1,0 +1,90 @@
+"""Why work waits, in plain values: what the kernel says about the class whose token it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from remora.controller.core import Controller
+from remora.kernel.explain import Explanation, explain
+from remora.kernel.explain_groups import explain_group
+from remora.kernel.groups import first_possible
+from remora.kernel.placement import feasible
+from remora.kernel.rules import Query
+from remora.kernel.workloads import Group
+from remora.model.groups import Bundle, GroupRequest
+from remora.model.requests import Request
+from remora.model.resources import UNIT, Resources
+from remora.model.strategies import TASK
+from remora.seam.port import ENDED, GROUP, RUNNING, Work
+from remora.wire.classes import ClassSpec
+from remora.wire.tokens import class_of_token, is_token
+
+Shape = Mapping[str, float]
+
+_NOT_ATTACHED = "submitted by a job that is not attached: Ray decides by resources alone"
+_STEPS = {
+    "PENDING_ARGS_AVAIL": "its arguments are not there yet",
+    "DEPENDENCIES_UNREADY": "the arguments of its constructor are not there yet",
+    "PENDING_ARGS_FETCH": "its arguments are being brought to its node",
+    "PENDING_OBJ_STORE_MEM_AVAIL": "its node has no room in the object store for its arguments",
+}
+
+
+def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str = "") -> dict[str, Any]:
+    """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``refusals``, ``case``, and ``busy``: whether it only
+    has to wait until something else ends."""
+    specs = [_spec(controller, shape) for shape in shapes]
+    known = [spec for spec in specs if spec is not None]
+    resources = [real(shape) for shape in shapes]
+    if len(known) != len(specs):
+        return _row("", Explanation(_NOT_ATTACHED), busy=True)
+    if strategy:
+        bundles = tuple(Bundle(need, spec.choices[0]) for need, spec in zip(resources, known, strict=True))
+        group = Group("", GroupRequest((bundles,), strategy))
+        wants = "; ".join(dict.fromkeys(spec.describe() for spec in known if spec.describe()))
+        return _row(wants, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
+    request = Request(TASK, resources[0], resources[0], known[0].choices)
+    busy = any(feasible(controller.cluster, Query(request, choice)) for choice in request.choices)
+    return _row(known[0].describe(), explain(controller.cluster, request), busy=busy)
+
+
+def why_work(controller: Controller, work: Work) -> dict[str, Any]:
+    """One task, actor or placement group: what it is, where it is, or why it is nowhere yet."""
+    row: dict[str, Any] = {
+        "kind": work.kind,
+        "id": work.work_id,
+        "name": work.name,
+        "job": work.job_id,
+        "state": work.state,
+        "detail": work.detail,
+        "nodes": list(work.node_ids),
+        "resources": [real(shape).to_dict() for shape in work.shapes],
+    }
+    if work.state == ENDED:
+        return row | _row("", Explanation(f"it has ended ({work.detail})"))
+    if work.state == RUNNING:
+        where = f" on {', '.join(node_id[:12] for node_id in work.node_ids)}" if work.node_ids else ""
+        what = "it is placed" if work.kind == GROUP else "it runs"
+        return row | _row("", Explanation(f"{what}{where}"))
+    if work.detail in _STEPS:
+        return row | _row("", Explanation(_STEPS[work.detail]))
+    if any(name.rpartition("_group_")[1] for shape in work.shapes for name in shape):
+        return row | _row("", Explanation("its placement group has no room for it yet, or is not placed yet"))
+    return row | why_waiting(controller, work.shapes, work.strategy)
+
+
+def real(shape: Shape) -> Resources:
+    """What is asked for beside tokens."""
+    return Resources({name: round(amount * UNIT) for name, amount in shape.items() if not is_token(name)})
+
+
+def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:
+    classes = [class_id for name in shape if (class_id := class_of_token(name)) is not None]
+    return controller.memory.classes.get(classes[0]) if classes else None
+
+
+def _row(wants: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:
+    found = why.to_dict()
+    found["suggestions"] = [str(each) for each in why.suggestions]
+    return {"wants": wants, **found, "busy": busy}

@@ -1,0 +1,45 @@
+"""What GCS publishes about nodes, actors and jobs, as one signal: something changed, look again.
+
+The feeds only say *when* to look; what is true is read from the tables. So a lost message costs a moment, never the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_RETRY_SECONDS = 1.0
+_BATCH = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+class Feeds:
+    """One thread with the three subscriptions; it lives as long as the process."""
+
+    def __init__(self, gcs_address: str, wake: Callable[[], None]) -> None:
+        self._address = gcs_address
+        self._wake = wake
+        threading.Thread(target=lambda: asyncio.run(self._run()), name="feeds", daemon=True).start()
+
+    async def _run(self) -> None:
+        # Here: gRPC and these modules are needed in the controller only, and workers import this package.
+        from ray._private import gcs_pubsub
+
+        kinds = (gcs_pubsub.GcsAioNodeInfoSubscriber, gcs_pubsub.GcsAioActorSubscriber, gcs_pubsub.GcsAioJobSubscriber)
+        await asyncio.gather(*(self._follow(kind) for kind in kinds))
+
+    async def _follow(self, kind: Any) -> None:
+        while True:
+            try:
+                feed = kind(address=self._address)
+                await feed.subscribe()
+                self._wake()  # what happened before we listened
+                while await feed.poll(batch_size=_BATCH):
+                    self._wake()
+            except Exception:  # noqa: BLE001 - GCS may be away for a while; the rounds go on meanwhile
+                _log.warning("a feed of GCS broke; subscribing again", exc_info=True)
+            await asyncio.sleep(_RETRY_SECONDS)

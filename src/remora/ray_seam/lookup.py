@@ -1,0 +1,157 @@
+"""Find a task, an actor, a placement group or the work of a job in GCS, by id or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import ray
+from ray import ActorID, JobID, PlacementGroupID
+from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
+
+from remora.seam.port import ACTOR, ENDED, GROUP, RUNNING, TASK, WAITING, Work
+
+_JOB, _ACTOR, _GROUP, _TASK, _OBJECT = 8, 32, 36, 48, 56
+_NO_ACTOR = "f" * 24
+_MOST_TASKS = 10_000
+_TIMEOUT_SECONDS = 10
+
+_ENDED_TASKS = (common_pb2.FINISHED, common_pb2.FAILED)
+_STARTED_TASKS = (common_pb2.SUBMITTED_TO_WORKER, common_pb2.RUNNING, *_ENDED_TASKS)
+
+
+class Lookup:
+    """Reads GCS's tables when somebody asks; nothing is kept."""
+
+    def __init__(self, gcs_address: str) -> None:
+        self._address = gcs_address
+        self._tasks: Any = None
+
+    def find(self, text: str) -> list[Work]:
+        if _is_hex(text):
+            by_size = {_JOB: self._job, _ACTOR: self._actor, _GROUP: self._group, _TASK: self._task, _OBJECT: self._object}
+            found = by_size[len(text)](text.lower()) if len(text) in by_size else []
+            if found:
+                return found
+        return self._named(text)
+
+    def _job(self, job_id: str) -> list[Work]:
+        table = _accessor().get_actor_table(JobID.from_hex(job_id), None)
+        actors = [_actor(gcs_pb2.ActorTableData.FromString(data)) for data in table]
+        filters = gcs_service_pb2.GetTaskEventsRequest.Filters(exclude_driver=True)
+        filters.job_filters.add(predicate=gcs_service_pb2.EQUAL, job_id=bytes.fromhex(job_id))
+        groups = [group for group in self._groups() if group.job_id == job_id]
+        tasks = [task for task in self._task_events(filters) if task.kind == TASK]
+        return [work for work in (*actors, *groups, *tasks) if work.state != ENDED]
+
+    def _actor(self, actor_id: str) -> list[Work]:
+        data = _accessor().get_actor_info(ActorID.from_hex(actor_id))
+        return [_actor(gcs_pb2.ActorTableData.FromString(data))] if data else []
+
+    def _group(self, group_id: str) -> list[Work]:
+        data = _accessor().get_placement_group_info(PlacementGroupID(bytes.fromhex(group_id)))
+        return [_group(gcs_pb2.PlacementGroupTableData.FromString(data))] if data else []
+
+    def _task(self, task_id: str) -> list[Work]:
+        if not task_id[16:].startswith(_NO_ACTOR):
+            return self._actor(task_id[16:])  # a call of an actor waits for its actor
+        filters = gcs_service_pb2.GetTaskEventsRequest.Filters()
+        filters.task_filters.add(predicate=gcs_service_pb2.EQUAL, task_id=bytes.fromhex(task_id))
+        return self._task_events(filters)[-1:]  # the newest attempt
+
+    def _object(self, object_id: str) -> list[Work]:
+        return self._task(object_id[:_TASK])
+
+    def _named(self, name: str) -> list[Work]:
+        actors = (gcs_pb2.ActorTableData.FromString(data) for data in _accessor().get_actor_table(None, None))
+        found = [_actor(data) for data in actors if name in (data.name, data.class_name)]
+        found += [group for group in self._groups() if group.name == name]
+        filters = gcs_service_pb2.GetTaskEventsRequest.Filters(exclude_driver=True)
+        filters.task_name_filters.add(predicate=gcs_service_pb2.EQUAL, task_name=name)
+        found += [task for task in self._task_events(filters) if task.kind == TASK]
+        return [work for work in found if work.state != ENDED] or found[-1:]
+
+    def _groups(self) -> list[Work]:
+        return [_group(gcs_pb2.PlacementGroupTableData.FromString(data)) for data in _accessor().get_placement_group_table()]
+
+    def _task_events(self, filters: Any) -> list[Work]:
+        """Every attempt is an entry of its own, oldest first."""
+        if self._tasks is None:
+            from ray._private.gcs_utils import create_gcs_channel
+            from ray.core.generated import gcs_service_pb2_grpc
+
+            self._tasks = gcs_service_pb2_grpc.TaskInfoGcsServiceStub(create_gcs_channel(self._address))
+        request = gcs_service_pb2.GetTaskEventsRequest(limit=_MOST_TASKS, filters=filters)
+        events = self._tasks.GetTaskEvents(request, timeout=_TIMEOUT_SECONDS).events_by_task
+        ordered = sorted(events, key=lambda event: (event.task_id, event.attempt_number))
+        return [_task(event) for event in ordered if event.HasField("task_info")]
+
+
+def _actor(data: Any) -> Work:
+    state = gcs_pb2.ActorTableData.ActorState.Name(data.state)
+    kinds = {"ALIVE": RUNNING, "DEAD": ENDED}
+    detail = state
+    if state == "DEAD" and (cause := data.death_cause.WhichOneof("context")):
+        detail = f"DEAD: {getattr(getattr(data.death_cause, cause), 'error_message', '') or cause}"
+    return Work(
+        kind=ACTOR,
+        work_id=data.actor_id.hex(),
+        name=data.name or data.class_name,
+        job_id=data.job_id.hex(),
+        state=kinds.get(state, WAITING),
+        detail=detail,
+        shapes=(dict(data.required_resources),),
+        node_ids=_ids([data.node_id or data.address.node_id]) if state == "ALIVE" else (),
+        namespace=data.ray_namespace,
+    )
+
+
+def _group(data: Any) -> Work:
+    state = gcs_pb2.PlacementGroupTableData.PlacementGroupState.Name(data.state)
+    kinds = {"CREATED": RUNNING, "REMOVED": ENDED}
+    return Work(
+        kind=GROUP,
+        work_id=data.placement_group_id.hex(),
+        name=data.name,
+        job_id=data.creator_job_id.hex(),
+        state=kinds.get(state, WAITING),
+        detail=state,
+        shapes=tuple(dict(bundle.unit_resources) for bundle in data.bundles),
+        node_ids=_ids(bundle.node_id for bundle in data.bundles),
+        strategy=common_pb2.PlacementStrategy.Name(data.strategy),
+        namespace=data.ray_namespace,
+    )
+
+
+def _task(event: Any) -> Work:
+    info, reached = event.task_info, event.state_updates.state_ts_ns
+    newest = max(reached, key=lambda status: (reached[status], status), default=common_pb2.NIL)
+    ended = next((status for status in _ENDED_TASKS if status in reached), None)
+    started = any(status in reached for status in _STARTED_TASKS)
+    error = event.state_updates.error_info.error_message if ended == common_pb2.FAILED else ""
+    detail = common_pb2.TaskStatus.Name(newest if ended is None else ended)
+    return Work(
+        kind=TASK if info.type == common_pb2.NORMAL_TASK else "call",
+        work_id=event.task_id.hex(),
+        name=info.name or info.func_or_class_name,
+        job_id=event.job_id.hex(),
+        state=ENDED if ended is not None else RUNNING if started else WAITING,
+        detail=f"{detail}: {error.strip().splitlines()[-1]}" if error.strip() else detail,
+        shapes=(dict(info.required_resources),),
+        node_ids=_ids([event.state_updates.node_id]),
+    )
+
+
+def _ids(found: Iterable[bytes]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.hex() for each in found if each))
+
+
+def _is_hex(text: str) -> bool:
+    return bool(text) and all(letter in "0123456789abcdefABCDEF" for letter in text)
+
+
+def _accessor() -> Any:
+    return ray._private.state.state._connect_and_get_accessor()
+
+
+Shape = Mapping[str, float]

@@ -1,0 +1,28 @@
+"""A placement group as it travels: its options in order, each a list of bundles with the class of nodes each may lie on."""
+
+from __future__ import annotations
+
+import json
+
+from remora.model.groups import Bundle, GroupRequest
+from remora.model.requests import NodeClass
+from remora.model.resources import Resources
+from remora.wire.classes import ClassSpec, choice_from
+
+
+def encode_group(request: GroupRequest) -> bytes:
+    options = [[[dict(bundle.resources), bundle.nodes.canonical()] for bundle in option] for option in request.options]
+    return json.dumps({"strategy": request.strategy, "options": options}, separators=(",", ":")).encode()
+
+
+def decode_group(data: bytes) -> GroupRequest:
+    body = json.loads(data)
+    options = tuple(
+        tuple(Bundle(Resources(resources), choice_from(*nodes)) for resources, nodes in option) for option in body["options"]
+    )
+    return GroupRequest(options, body["strategy"])
+
+
+def class_of(nodes: NodeClass) -> ClassSpec:
+    """The class whose token a bundle takes."""
+    return ClassSpec((nodes,))
