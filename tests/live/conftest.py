@@ -21,7 +21,7 @@ QUICK = {
 }
 
 NODES: dict[str, dict[str, Any]] = {
-    "head": {"num_cpus": 1, "labels": {"zone": "head"}, "include_dashboard": False},
+    "head": {"num_cpus": 1, "labels": {"zone": "head", "rare-resource.remora.io/jewel": "true"}, "include_dashboard": False},
     "a": {"num_cpus": 2, "labels": {"zone": "a"}},
     "b": {"num_cpus": 2, "labels": {"zone": "b"}},
     "gpu": {"num_cpus": 1, "resources": {"accel": 1}, "labels": {"zone": "g", "taint.remora.io/gpu_node": "true"}},

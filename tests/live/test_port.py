@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.live.conftest import World, eventually
 import remora
 from remora.ray_seam.ray_port import RayPort
 from remora.seam.memory import MemoryPort
-from remora.seam.port import NodeGoneError
+from remora.seam.port import RUNNING, NodeGoneError, Work
 
 TOKEN = "contract/token"  # not one of ours: the controller would take it away
 
@@ -30,6 +31,10 @@ class Memory:
 
     def give(self) -> None:
         self.port.give(self.node, {TOKEN: 0.5})
+
+    def something(self) -> tuple[str, str]:
+        self.port.submit(Work("actor", "ab" * 16, "sitter", "01000000", RUNNING, "ALIVE", ({},), (self.node,)))
+        return "sitter", "01000000"
 
 
 class Real:
@@ -57,11 +62,24 @@ class Real:
     def give(self) -> None:
         ray.kill(self._holder)
 
+    def something(self) -> tuple[str, str]:
+        class Sitter:
+            def ping(self) -> None:
+                pass
+
+        here = NodeAffinitySchedulingStrategy(self.node, soft=False)
+        sitter = ray.remote(Sitter).options(num_cpus=0, name="sitter", scheduling_strategy=here).remote()
+        ray.get(sitter.ping.remote())
+        self._holder = sitter
+        return "sitter", ray.get_runtime_context().get_job_id()
+
 
 @pytest.fixture(params=["memory", "ray"])
 def body(request: pytest.FixtureRequest) -> Any:
-    made = Memory() if request.param == "memory" else Real(request.getfixturevalue("world"))
+    made: Any = Memory() if request.param == "memory" else Real(request.getfixturevalue("world"))
     yield made
+    if getattr(made, "_holder", None) is not None:
+        ray.kill(made._holder)
     made.port.resize(made.node, {TOKEN: 0})
 
 
@@ -114,3 +132,29 @@ def test_labels_and_resources_are_seen_as_they_are(body: Any) -> None:
     view = next(view for view in body.port.observe().nodes if view.node_id == body.node)
     assert view.labels["zone"] == "a"
     assert view.total["CPU"] == 2
+
+
+def quiet(woken: threading.Event) -> bool:
+    if not woken.wait(0.5):
+        return True
+    woken.clear()
+    return False
+
+
+def test_a_watcher_is_woken_when_a_node_comes_or_an_actor_starts(body: Any) -> None:
+    woken = threading.Event()
+    stop = body.port.watch(woken.set)
+    eventually(lambda: quiet(woken))  # what happened before it listened
+    body.something()
+    assert woken.wait(30)
+    stop()
+
+
+def test_work_is_found_by_id_and_by_name_and_by_its_job(body: Any) -> None:
+    name, job_id = body.something()
+    (found,) = body.port.find(name)
+    assert (found.kind, found.state, found.name) == ("actor", "running", name)
+    assert [work.work_id for work in body.port.find(found.work_id)] == [found.work_id]
+    assert found.work_id in [work.work_id for work in body.port.find(job_id)]
+    assert found.node_ids == (body.node,)
+    assert body.port.find("nobody-has-this-name") == []

@@ -180,6 +180,19 @@ def test_a_group_that_fits_nowhere_is_not_offered_and_says_why(port: MemoryPort)
     assert "add a node with 1 CPU and the label zone=c" in [str(each) for each in offer.why.suggestions]
 
 
+def test_what_a_placement_group_has_reserved_of_a_token_is_left_alone(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    reserved = {f"{class_token(PLAIN.class_id)}_group_0_ab": TAKEN, f"{class_token(PLAIN.class_id)}_group_ab": TAKEN}
+    port.resize("n1", reserved)
+    controller.round()
+    controller.withdraw()
+    left = next(view for view in port.observe().nodes if view.node_id == "n1").total
+    assert {name: left[name] for name in reserved} == reserved
+    assert class_token(PLAIN.class_id) not in left
+
+
 def test_a_group_survives_its_journey():
     wanted = group(
         [{"CPU": 0.5}, {"GPU": 1}],

@@ -18,19 +18,32 @@ _log = logging.getLogger(__name__)
 
 
 class Feeds:
-    """One thread with the three subscriptions; it lives as long as the process."""
+    """One thread with the three subscriptions, until it is stopped."""
 
     def __init__(self, gcs_address: str, wake: Callable[[], None]) -> None:
         self._address = gcs_address
         self._wake = wake
-        threading.Thread(target=lambda: asyncio.run(self._run()), name="feeds", daemon=True).start()
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        threading.Thread(target=self._run, name="feeds", daemon=True).start()
 
-    async def _run(self) -> None:
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._follow_all())
+
+    async def _follow_all(self) -> None:
         # Here: gRPC and these modules are needed in the controller only, and workers import this package.
         from ray._private import gcs_pubsub
 
         kinds = (gcs_pubsub.GcsAioNodeInfoSubscriber, gcs_pubsub.GcsAioActorSubscriber, gcs_pubsub.GcsAioJobSubscriber)
-        await asyncio.gather(*(self._follow(kind) for kind in kinds))
+        following = [asyncio.ensure_future(self._follow(kind)) for kind in kinds]
+        await self._stopped.wait()
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
 
     async def _follow(self, kind: Any) -> None:
         while True:
@@ -41,5 +54,5 @@ class Feeds:
                 while await feed.poll(batch_size=_BATCH):
                     self._wake()
             except Exception:  # noqa: BLE001 - GCS may be away for a while; the rounds go on meanwhile
-                _log.warning("a feed of GCS broke; subscribing again", exc_info=True)
+                _log.info("a feed of GCS broke; subscribing again", exc_info=True)
             await asyncio.sleep(_RETRY_SECONDS)

@@ -68,10 +68,10 @@ class RayPort:
 
         return Lookup(self._gcs.address).find(id_or_name)
 
-    def watch(self, wake: Callable[[], None]) -> None:
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         from remora.ray_seam.feeds import Feeds
 
-        Feeds(self._gcs.address, wake)
+        return Feeds(self._gcs.address, wake).stop
 
     def _head_id(self) -> str | None:
         if self._head is None:

@@ -56,8 +56,9 @@ class MemoryPort:
             if id_or_name in (work.work_id, work.name) or (id_or_name == work.job_id and work.state != ENDED)
         ]
 
-    def watch(self, wake: Callable[[], None]) -> None:
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         self._wakes.append(wake)
+        return lambda: self._wakes.remove(wake)
 
     def join(self, node_id: str, resources: Mapping[str, float], labels: Mapping[str, str] | None = None) -> None:
         head = not self._nodes

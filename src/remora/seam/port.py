@@ -94,8 +94,9 @@ class Port(Protocol):
         """The task, actor or placement group of this id or name; for the id of a job, all of it that has not ended."""
         ...
 
-    def watch(self, wake: Callable[[], None]) -> None:
-        """Call ``wake``, from any thread, soon after a node, an actor or a job has come, changed or gone."""
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake``, from any thread, soon after a node, an actor or a job has come, changed or gone. Returns how to
+        stop that."""
         ...
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from remora.model.resources import TOKEN_PREFIX, UNIT
 
 _CLASS = f"{TOKEN_PREFIX}class/"
+_IN_GROUP = "_group_"
 
 OFFERED = 1000.0
 """How much of a class token a node offers: enough for ten million at once."""
@@ -23,8 +24,10 @@ def class_token(class_id: str) -> str:
 
 def class_of_token(name: str) -> str | None:
     """The class that a resource name stands for, or None when it is not a class token."""
-    return name.removeprefix(_CLASS) if name.startswith(_CLASS) else None
+    return name.removeprefix(_CLASS) if name.startswith(_CLASS) and _IN_GROUP not in name else None
 
 
 def is_token(name: str) -> bool:
-    return name.startswith(TOKEN_PREFIX)
+    """Whether it is ours to write. What a placement group has reserved of a token bears its name too, but belongs to Ray:
+    a raylet whose group resources are resized dies when the group is removed."""
+    return name.startswith(TOKEN_PREFIX) and _IN_GROUP not in name
