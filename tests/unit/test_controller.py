@@ -159,9 +159,19 @@ def test_withdrawing_leaves_a_stock_cluster(port: MemoryPort):
     controller.round()
     controller.ensure(PLAIN)
     controller.taint("n1", (("k", "v"),))
-    controller.withdraw()
+    assert controller.withdraw() == []
     assert not any(is_token(name) for view in port.observe().nodes for name in view.total)
     assert port.keys("") == []
+
+
+def test_withdrawing_says_where_something_still_holds_a_token(port: MemoryPort):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    port.take("n1", {class_token(PLAIN.class_id): 0.0001})
+    assert controller.withdraw() == ["n1"]
+    port.give("n1", {class_token(PLAIN.class_id): 0.0001})
+    assert controller.withdraw() == []
 
 
 def test_fallbacks_move_the_offer_only_when_the_first_choice_could_never_hold_it(port: MemoryPort):

@@ -112,17 +112,20 @@ class Controller:
         self.round()
         return bool(self._fences.get(node_id))
 
-    def withdraw(self) -> None:
-        """Take every token from every node and forget everything: the cluster is stock again."""
+    def withdraw(self) -> list[str]:
+        """Take every token from every node and forget everything: the cluster is stock again. Which nodes still have
+        tokens that something holds."""
         self.memory.forget_all()
         self.roster.clear()
         self.journal.clear()
+        left = []
         for view in self.port.observe().nodes:
             tokens = {name: 0.0 for name in view.total if is_token(name)}
-            if tokens:
-                self._write(view.node_id, tokens)
+            if tokens and any(is_token(name) for name in self._write(view.node_id, tokens)):
+                left.append(view.node_id)
         for key in self.port.keys(""):
             self.port.delete(key)
+        return left
 
     def find_node(self, node_id: str | None = None, address: str | None = None) -> str:
         """A node by its id, a beginning of its id, or its address."""

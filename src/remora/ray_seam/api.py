@@ -30,6 +30,7 @@ from remora.wire.options import Defaults
 _log = logging.getLogger("remora")
 
 _REPORTED_SECONDS = 4.0
+_GIVEN_BACK_SECONDS = 5.0
 
 
 def init(*args: Any, tolerations: Any = None, label_selector: Any = None, labels: Any = None, **ray_init: Any) -> Any:
@@ -75,14 +76,23 @@ def detach() -> None:
 
 
 def shutdown_controller() -> None:
-    """Remove the controller and every token that is not in use from the cluster; detach this process."""
+    """Remove the controller and every token from the cluster; detach this process.
+
+    What is still running keeps the token that it holds until it ends; if something does, a warning says on which nodes.
+    """
     detach()
     try:
         controller = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
     except ValueError:
         return
-    _ask(controller.withdraw.remote())
+    until = time.monotonic() + _GIVEN_BACK_SECONDS
+    left = _ask(controller.withdraw.remote())
+    while left and time.monotonic() < until:  # workers give their leases back a moment after their last task
+        time.sleep(0.1)
+        left = _ask(controller.withdraw.remote())
     ray.kill(controller, no_restart=True)
+    if left:
+        _log.warning("tokens stay on %s until what holds them ends", ", ".join(node_id[:12] for node_id in left))
 
 
 def label_node(node_id: str, labels: Mapping[str, str | None]) -> None:

@@ -113,10 +113,10 @@ class ControllerActor:
         with self._lock:
             return self._core.journal.entries()
 
-    def withdraw(self) -> None:
+    def withdraw(self) -> list[str]:
         with self._lock:
             self._stopped = True
-            self._core.withdraw()
+            return self._core.withdraw()
 
     def pid(self) -> int:
         return os.getpid()

@@ -1,7 +1,7 @@
 """The guard in front of every function in a worker: does this node still accept what is about to start?
 
 A token that is in use cannot be taken from a full node, and the raylet hands a returned one to the next in its queue. So the
-guard reads the node's fence (at most every 50 ms), and hands fenced work on: it submits the same call again, which waits for
+guard looks at the node's fence (at most 50 ms old), and hands fenced work on: it submits the same call again, which waits for
 a token like any other, and returns its result. The token that it holds meanwhile keeps the place occupied, so that no more
 than were running can be handed on at once.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ray
 
+from remora.ray_seam.fence import SharedFence
 from remora.ray_seam.proxy import RETRIES, Ticket
 from remora.ray_seam.ray_port import RayPort
 from remora.wire.fences import FENCE_SECONDS, fence_key, read_fence
@@ -28,25 +29,26 @@ class _Fence:
     """What this process knows of its node's fence."""
 
     def __init__(self) -> None:
-        self._read_at = -1.0
+        self._shared: SharedFence | None = None
+        self._data = b""
         self._classes: frozenset[str] = frozenset()
-        self._node_id: str | None = None
 
     def closes(self) -> str | None:
         """The class of the running task, if this node no longer accepts it."""
-        now = time.monotonic()
-        if now - self._read_at >= FENCE_SECONDS:
-            self._classes = read_fence(RayPort().get(fence_key(self._node())))
-            self._read_at = now
+        data = (self._shared or self._open()).data()
+        if data != self._data:
+            self._data, self._classes = data, read_fence(data)
         if not self._classes:
             return None
         held = ray.get_runtime_context().get_assigned_resources()
         return next((found for name in held if (found := class_of_token(name)) in self._classes), None)
 
-    def _node(self) -> str:
-        if self._node_id is None:
-            self._node_id = str(ray.get_runtime_context().get_node_id())
-        return self._node_id
+    def _open(self) -> SharedFence:
+        node_id = str(ray.get_runtime_context().get_node_id())
+        port = RayPort()
+        path = Path(ray._private.worker._global_node.get_session_dir_path()) / f"remora-fence-{node_id}"
+        self._shared = SharedFence(path, lambda: port.get(fence_key(node_id)) or b"", FENCE_SECONDS)
+        return self._shared
 
 
 _fence = _Fence()

@@ -135,7 +135,7 @@ class Installation:
     def _ticketed(self, options: dict[str, Any]) -> dict[str, Any]:
         """Options that Ray understands, with everything that it does not in a ticket."""
         strategy = options.get("scheduling_strategy")
-        ours = is_ours(strategy)
+        ours = is_ours(strategy) and not self.layer.names_no_node(strategy)
         if isinstance(options.get("label_selector"), Ticket):
             return options
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.model.groups import GroupRequest
 from remora.model.taints import rare_taints
@@ -33,6 +34,7 @@ class Layer:
         self.stopped = threading.Event()
         self._said_at: dict[str, float] = {}
         self._controller: Any = None
+        self._alive: set[str] = set()
         self._known: dict[str, Rewritten] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
         plain = rewrite({}, defaults)
@@ -80,6 +82,13 @@ class Layer:
             if wanted:
                 time.sleep(0.01)
         return offer
+
+    def names_no_node(self, strategy: Any) -> bool:
+        """A node affinity to a node that is not there: Ray says so itself. It is only asked about nodes not seen yet."""
+        if not isinstance(strategy, NodeAffinitySchedulingStrategy) or strategy.node_id in self._alive:
+            return False
+        self._alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        return strategy.node_id not in self._alive
 
     def controller(self) -> Any:
         if self._controller is None:

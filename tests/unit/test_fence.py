@@ -1,0 +1,57 @@
+"""The fence that the workers of a node share: fresh, never torn, and read from GCS by one of them at a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from pathlib import Path
+
+from remora.ray_seam.fence import SharedFence
+
+
+def test_what_one_worker_has_read_the_others_need_not_read(tmp_path: Path):
+    reads: list[int] = []
+
+    def read() -> bytes:
+        reads.append(1)
+        return b"fence"
+
+    first, second = (SharedFence(tmp_path / "page", read, seconds=60) for _ in range(2))
+    assert [first.data(), second.data(), first.data()] == [b"fence"] * 3
+    assert len(reads) == 1
+
+
+def test_what_is_old_is_read_again(tmp_path: Path):
+    answers = iter([b"one", b"", b"two" * 1_000])
+    fence = SharedFence(tmp_path / "page", lambda: next(answers), seconds=0.0)
+    assert [fence.data() for _ in range(3)] == [b"one", b"", b"two" * 1_000]
+
+
+def test_more_than_fits_is_read_every_time_and_still_right(tmp_path: Path):
+    fence = SharedFence(tmp_path / "page", lambda: b"x" * 100_000, seconds=60)
+    assert fence.data() == fence.data() == b"x" * 100_000
+
+
+def test_many_workers_read_little_and_never_something_torn(tmp_path: Path):
+    numbers, torn = itertools.count(1), []
+
+    def read() -> bytes:
+        number = next(numbers)
+        return (b"%d;" % number) * (number % 50 + 1)
+
+    def hammer() -> None:
+        fence = SharedFence(tmp_path / "page", read, seconds=0.01)  # its own open file, as in a process of its own
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            parts = fence.data().split(b";")[:-1]
+            if len(set(parts)) != 1 or len(parts) != int(parts[0]) % 50 + 1:
+                torn.append(parts)
+
+    workers = [threading.Thread(target=hammer) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert torn == []
+    assert 2 < next(numbers) < 250  # about a hundred reads a second for all of them together
