@@ -15,7 +15,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live format bench benchlive clean
+.PHONY: help install demo test check lint types contracts unit live local format bench benchlive clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ install: $(STAMP) ## Make .venv and install remora with its dev tools, when pypr
 demo: $(STAMP) ## Play three scenarios of the proposals: who runs where, what waits and why
 	@for story in cats-and-dogs gpu-isolation virtual-cluster-walkthrough; do $(BIN)/remora simulate $$story || exit 1; echo; done
 
-test: lint types contracts unit live ## Run every check and all tests; stop at the first failure
+test: lint types contracts unit live local ## Run every check and all tests; stop at the first failure
 
 check: lint types contracts ## Run every check but the tests
 
@@ -40,10 +40,13 @@ contracts: $(STAMP) ## Check which package may import which
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
-	$(BIN)/python -m pytest --ignore tests/live $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --ignore tests/live --ignore tests/local $(PYTEST_ARGS)
 
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
 	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
+
+local: $(STAMP) ## Run the tests of remora start, up and down, each step on its own real Ray (under a minute)
+	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix

@@ -10,8 +10,10 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import remora
+from remora.cli.local import down, up
 from remora.cli.nodes import label, status, taint
 from remora.cli.simulate import simulate
+from remora.cli.start import PASS_THROUGH, start
 from remora.cli.why import events, explain
 from remora.errors import InvalidInputError, RemoraError
 
@@ -57,6 +59,8 @@ def _main(
 
     remora simulate my-cluster.yaml --plot use.png
 
+    remora up
+
     remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
     """
 
@@ -67,6 +71,9 @@ app.command("explain")(explain)
 app.command("events")(events)
 app.command("taint")(taint)
 app.command("label")(label)
+app.command("start", context_settings=PASS_THROUGH)(start)
+app.command("up")(up)
+app.command("down")(down)
 
 
 def run() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError
+from remora.machine.state import running_address
 from remora.model.labels import parse_label_keys, parse_labels
 from remora.model.taints import parse_taints
 
@@ -146,5 +148,7 @@ def _check_node(node_id: str | None, node_ip: str | None) -> None:
 def connected(address: str | None) -> Any:
     from remora.ray_seam import api
 
+    if address is None and not os.environ.get("RAY_ADDRESS"):
+        address = running_address(os.environ)
     api.connect(address)
     return api

@@ -25,6 +25,7 @@ from remora.ray_seam import hooks
 from remora.ray_seam.controller_actor import start_controller
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
+from remora.ray_seam.living import follow_auth
 from remora.wire.options import Defaults
 
 _log = logging.getLogger("remora")
@@ -42,6 +43,7 @@ def init(*args: Any, tolerations: Any = None, label_selector: Any = None, labels
     defaults = Defaults.parse(label_selector, tolerations, labels)
     context, started = None, False
     if not ray.is_initialized() or args or ray_init:
+        follow_auth(args[0] if args else ray_init.get("address"))
         context, started = _connect(args, ray_init, labels)
     if started:
         defaults = replace(defaults, labels=())
@@ -201,6 +203,7 @@ def connect(address: str | None) -> None:
             # Ray itself tries for minutes.
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=3).close()
+        follow_auth(address)
         ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
     except (OSError, ValueError):
         where = f"at {address}" if address else "here"

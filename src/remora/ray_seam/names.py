@@ -39,6 +39,7 @@ TOUCHED = (
     Name("ray._raylet", "CoreWorker.submit_task", "the last step of a task", (*_SCHEDULED, "args", "max_retries")),
     Name("ray._raylet", "CoreWorker.create_actor", "the last step of an actor", (*_SCHEDULED, "placement_resources")),
     Name("ray._raylet", "CoreWorker.create_placement_group", "the last step of a placement group", ("bundles",)),
+    Name("ray._raylet", "Config.initialize", "makes a changed RAY_AUTH_MODE known in this process"),
     Name("ray._raylet", "GcsClient", "internal KV, node table, resource state, resize"),
     Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node and all demand in one call"),
     Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),

@@ -110,18 +110,23 @@ def load_scenario(source: str | Path) -> Scenario:
 
 def parse_scenario(text: str, source: str = "scenario", name: str = "scenario") -> Scenario:
     """The text of a scenario file; every refusal begins with ``source`` and the place in it."""
-    try:
-        value = yaml.load(text, _StrictLoader)  # noqa: TID251 - a SafeLoader that also refuses repeated keys
-    except RecursionError:
-        raise InvalidScenarioError(f"{source}: it is nested too deeply to be read") from None
-    except yaml.YAMLError as error:
-        raise InvalidScenarioError(f"{source}: {_yaml_flaw(error)}") from None
+    value = load_yaml(text, source)
     try:
         scenario = _read(value, name)
         _check_names(scenario)
     except InvalidScenarioError as error:
         raise InvalidScenarioError(f"{source}: {error}") from None
     return scenario
+
+
+def load_yaml(text: str, source: str) -> Any:
+    """The value of a YAML text; every refusal begins with ``source``."""
+    try:
+        return yaml.load(text, _StrictLoader)  # noqa: TID251 - a SafeLoader that also refuses repeated keys
+    except RecursionError:
+        raise InvalidScenarioError(f"{source}: it is nested too deeply to be read") from None
+    except yaml.YAMLError as error:
+        raise InvalidScenarioError(f"{source}: {_yaml_flaw(error)}") from None
 
 
 def with_seed(scenario: Scenario, seed: int) -> Scenario:

@@ -1,0 +1,92 @@
+"""``remora up`` and ``remora down``: a Ray of several nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from remora.machine import local
+from remora.machine.nodes_file import load_nodes
+
+_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def up(
+    nodes: Annotated[
+        Path | None,
+        typer.Option("--nodes", metavar="FILE.yaml", help="The nodes; by default four small ones.", show_default=False),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Start a Ray of several nodes on this machine and wait until all are alive.
+
+    The file lists nodes as scenario files do; the first is the head:
+
+    nodes: [{name: head, resources: {CPU: 1}}, {name: gpu, count: 2, resources: {CPU: 1, GPU: 1}, taints: {gpu_node: "true"}}]
+
+    [bold]Examples[/bold]
+
+    remora up
+
+    remora up --nodes my-nodes.yaml
+
+    remora status
+    """
+    wanted = load_nodes(nodes)
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
+    cluster, ids = local.up(wanted, os.environ, _alive, _tell)
+    if as_json:
+        rows = [
+            {
+                "name": node.name,
+                "node_id": ids[node.name],
+                "pid": started.session.leader.pid,
+                "log": started.log,
+                "resources": dict(node.resources),
+                "labels": dict(node.labels),
+            }
+            for node, started in zip(wanted, cluster.nodes, strict=True)
+        ]
+        typer.echo(json.dumps({"address": cluster.address, "auth_mode": cluster.auth, "nodes": rows}, indent=2))
+        return
+    auth = f" {local.AUTH_MODE}={cluster.auth}" if cluster.auth else ""
+    typer.echo(
+        f"Ray runs at {cluster.address} with {len(ids)} nodes. Next:\n"
+        f"  remora status --address {cluster.address}   (the address may be left out: remora's commands find it)\n"
+        f"  export RAY_ADDRESS={cluster.address}{auth}   (for your programs: ray.init, remora.init)\n"
+        "  remora down"
+    )
+
+
+def down(as_json: _Json = False) -> None:
+    """Stop what 'remora up' started, and nothing else."""
+    cluster = local.down(os.environ, _tell)
+    stopped = [] if cluster is None else [node.name for node in cluster.nodes]
+    if as_json:
+        typer.echo(json.dumps({"stopped": stopped}))
+    else:
+        typer.echo(f"stopped {len(stopped)} nodes" if stopped else "nothing runs that 'remora up' started")
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    # As an exception, so that what was started is stopped.
+    raise SystemExit(128 + number)
+
+
+def _alive(address: str) -> Mapping[str, str]:
+    os.environ.update(local.auth_mode(os.environ))
+    from remora.ray_seam.living import living_nodes
+
+    return living_nodes(address)
