@@ -10,7 +10,7 @@ from remora import Exists, InvalidStrategyError, UnknownNameError, actor_affinit
 from remora.controller.core import Controller
 from remora.seam.memory import MemoryPort
 from remora.seam.port import Observation
-from remora.wire.classes import ClassSpec
+from remora.wire.classes import IDLE_SECONDS, ClassSpec
 from remora.wire.fences import fence_key, read_fence
 from remora.wire.options import Defaults, rewrite
 from remora.wire.tokens import OFFERED, class_of_token, class_token, is_token
@@ -66,20 +66,64 @@ def test_a_round_with_nothing_to_do_writes_nothing(port: MemoryPort):
     assert port.writes == writes
 
 
-def test_a_taint_fences_what_it_cannot_take_away_until_it_is_given_back(port: MemoryPort):
+def test_a_taint_takes_all_but_a_held_remnant_and_the_rest_when_it_is_given_back(port: MemoryPort):
     controller = Controller(port)
     controller.round()
     controller.ensure(PLAIN)
-    token = {class_token(PLAIN.class_id): 0.0003}
-    port.take("n1", token)
+    token = class_token(PLAIN.class_id)
+    port.take("n1", {token: 0.0003})
     assert controller.taint("n1", (("k", "v"),)) is True
     assert read_fence(port.get(fence_key("n1"))) == {PLAIN.class_id}
-    port.give("n1", token)
+    assert (total(port, "n1", token), free(port, "n1", token)) == (0.0004, 0)
+    assert not controller.steering.settled
+    port.give("n1", {token: 0.0003})
     controller.round()
-    assert read_fence(port.get(fence_key("n1"))) == frozenset()
-    assert offers(port, PLAIN) == set()
+    assert (total(port, "n1", token), free(port, "n1", token)) == (0.0001, 0)
+    assert controller.steering.settled
+    writes = port.writes
+    controller.round()
+    assert port.writes == writes
     controller.taint("n1", drop=["k"])
     assert offers(port, PLAIN) == {"n1"}
+    assert read_fence(port.get(fence_key("n1"))) == frozenset()
+
+
+def test_the_remnant_is_kept_for_as_long_as_somebody_uses_the_class_and_no_longer(port: MemoryPort):
+    now = [0.0]
+    controller = Controller(port, lambda: now[0])
+    controller.round()
+    controller.ensure(PLAIN)
+    controller.taint("n1", (("k", "v"),))
+    second = Controller(port, lambda: now[0])  # the first was killed
+    second.round()
+    assert len(port.holds) == 1
+    now[0] += IDLE_SECONDS + 1
+    second.round()
+    second.round()
+    assert port.holds == {}
+    assert total(port, "n1", class_token(PLAIN.class_id)) == 0
+
+
+def test_nothing_is_taken_away_while_it_could_not_be_held(port: MemoryPort, monkeypatch: pytest.MonkeyPatch):
+    controller = Controller(port)
+    controller.round()
+    controller.ensure(PLAIN)
+    with monkeypatch.context() as broken:
+        broken.setattr(port, "hold", lambda *_: False)
+        controller.taint("n1", (("k", "v"),))
+        assert offers(port, PLAIN) == {"n1"}
+        assert read_fence(port.get(fence_key("n1"))) == {PLAIN.class_id}
+        assert not controller.steering.settled
+    controller.round()
+    assert offers(port, PLAIN) == set()
+
+
+def total(port: MemoryPort, node_id: str, name: str) -> float:
+    return next(view.total.get(name, 0.0) for view in port.observe().nodes if view.node_id == node_id)
+
+
+def free(port: MemoryPort, node_id: str, name: str) -> float:
+    return next(view.available.get(name, 0.0) for view in port.observe().nodes if view.node_id == node_id)
 
 
 def test_labels_and_taints_said_at_run_time_are_remembered_by_the_next_controller(port: MemoryPort):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from remora.controller.journal import Journal
 from remora.controller.memory import Memory, Overrides
 from remora.controller.roster import Roster
+from remora.controller.steering import Steering, Tokens
 from remora.errors import UnknownNameError
 from remora.kernel.classes import offered
 from remora.kernel.cluster import Cluster
@@ -21,13 +22,11 @@ from remora.model.groups import GroupRequest
 from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
 from remora.model.taints import rare_resources, rare_taints, split_taints
-from remora.seam.port import Demand, NodeGoneError, NodeView, Observation, Port
+from remora.seam.port import Demand, NodeView, Observation, Port
 from remora.wire.classes import ClassSpec
-from remora.wire.fences import fence_key, write_fence
 from remora.wire.groups import class_of
-from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_token
+from remora.wire.tokens import OFFERED, class_of_token, class_token, is_token
 
-_Tokens = dict[str, float]
 _SWEEP_SECONDS = 1.0
 
 
@@ -56,24 +55,18 @@ class Controller:
         self.nodes: dict[str, NodeView] = {}
         self.demands: tuple[Demand, ...] = ()
         self.rare: frozenset[str] = frozenset()
-        self._fences: dict[str, frozenset[str]] = {}
-        # The tokens of a node as its raylet last told us: what the cluster reports is about a tenth of a second older.
-        self._latest: dict[str, _Tokens] = {}
+        self.steering = Steering(port, self._note)
         self._swept_at = now()
         self._note("controller", "", f"the controller started; it remembers {_count(len(self.memory.classes), 'class')}")
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to be taken away as soon as it is free."""
-        return not any(self._fences.values())
 
     def round(self) -> None:
         """Observe, decide, steer."""
         self._take_over(self.port.observe())
         self._wake_and_sweep()
         wanted = self._wanted()
+        awake = frozenset(map(class_token, self.roster.offered))
         for node_id, view in self.nodes.items():
-            self._steer(node_id, view.total, wanted[node_id])
+            self.steering.steer(node_id, view.total, wanted[node_id], awake)
         self.journal.save()
 
     def ensure(self, spec: ClassSpec) -> list[str]:
@@ -82,7 +75,7 @@ class Controller:
         if self.roster.need(spec, self.now()):
             self._note("class", spec.class_id, f"{spec.describe() or 'any node'}: offered on {_count(len(nodes), 'node')}")
             for node_id in nodes:
-                self._write(node_id, {class_token(spec.class_id): OFFERED})
+                self.steering.write(node_id, {class_token(spec.class_id): OFFERED})
         return nodes
 
     def offer_group(self, request: GroupRequest) -> GroupOffer:
@@ -110,7 +103,7 @@ class Controller:
         self.memory.set_overrides(node_id, overrides)
         self._note("taint", node_id, _changes(set_, drop))
         self.round()
-        return bool(self._fences.get(node_id))
+        return bool(self.steering.fences.get(node_id))
 
     def withdraw(self) -> list[str]:
         """Take every token from every node and forget everything: the cluster is stock again. Which nodes still have
@@ -118,11 +111,7 @@ class Controller:
         self.memory.forget_all()
         self.roster.clear()
         self.journal.clear()
-        left = []
-        for view in self.port.observe().nodes:
-            tokens = {name: 0.0 for name in view.total if is_token(name)}
-            if tokens and any(is_token(name) for name in self._write(view.node_id, tokens)):
-                left.append(view.node_id)
+        left = self.steering.withdraw()
         for key in self.port.keys(""):
             self.port.delete(key)
         return left
@@ -148,10 +137,8 @@ class Controller:
         for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
             self.cluster.remove_node(self.cluster.nodes.get(node_id))
             self._note("node", node_id, "the node left")
-            self._fences.pop(node_id, None)
-            self._latest.pop(node_id, None)
+            self.steering.forget(node_id)
             self.memory.forget_node(node_id)
-            self.port.delete(fence_key(node_id))
         for node_id, view in views.items():
             labels, taints = self._marks(view)
             total, available = _real(view.total), _real(view.available)
@@ -178,7 +165,7 @@ class Controller:
         if now - self._swept_at < _SWEEP_SECONDS:
             return
         self._swept_at = now
-        in_use = waited | {class_id for view in self.nodes.values() for class_id in _held(view)}
+        in_use = waited | {each for view in self.nodes.values() for each in _classes(self.steering.in_use(view))}
         self.roster.see(in_use, now)
         for class_id in self.roster.sweep(in_use, now):
             self._note("class", class_id, "not used any more: no longer offered")
@@ -193,43 +180,13 @@ class Controller:
             taints = _overridden(taints, overrides.taints)
         return labels, taints
 
-    def _wanted(self) -> dict[str, _Tokens]:
-        wanted: dict[str, _Tokens] = {node_id: {} for node_id in self.nodes}
+    def _wanted(self) -> dict[str, Tokens]:
+        wanted: dict[str, Tokens] = {node_id: {} for node_id in self.nodes}
         for class_id, spec in self.roster.offered.items():
             token = class_token(class_id)
             for number in members(offered(self.cluster, spec.choices, spec.demand)):
                 wanted[self.cluster.nodes.at(number).node_id][token] = OFFERED
         return wanted
-
-    def _steer(self, node_id: str, reported: Mapping[str, float], wanted: _Tokens) -> None:
-        """Write the difference; what cannot be taken away because it is in use is fenced."""
-        latest = self._latest.get(node_id, reported)
-        changes = {name: amount for name, amount in wanted.items() if not reported.get(name) == latest.get(name) == amount}
-        changes.update({name: 0.0 for name in {*reported, *latest} if is_token(name) and name not in wanted})
-        left: Mapping[str, float] = {}
-        if changes:
-            left = self._write(node_id, changes)
-        held = (class_of_token(name) for name in left if name in changes and name not in wanted)
-        self._fence(node_id, frozenset(class_id for class_id in held if class_id is not None))
-
-    def _write(self, node_id: str, tokens: _Tokens) -> Mapping[str, float]:
-        try:
-            totals = self.port.resize(node_id, tokens)
-        except NodeGoneError:
-            return {}  # the next observation will not have it
-        self._latest[node_id] = {name: amount for name, amount in totals.items() if is_token(name)}
-        return totals
-
-    def _fence(self, node_id: str, classes: frozenset[str]) -> None:
-        if self._fences.get(node_id, frozenset()) != classes:
-            self.port.put(fence_key(node_id), write_fence(classes))
-            what = (
-                f"{_count(len(classes), 'class')} fenced while in use"
-                if classes
-                else "the fence is gone: nothing unwanted runs here"
-            )
-            self._note("fence", node_id, what)
-            self._fences[node_id] = classes
 
     def _overrides(self, node_id: str) -> Overrides:
         if node_id not in self.nodes:
@@ -242,13 +199,8 @@ class Controller:
         self.journal.add(self.now(), kind, subject, text)
 
 
-def _classes(shape: Mapping[str, float]) -> list[str]:
+def _classes(shape: Iterable[str]) -> list[str]:
     return [class_id for name in shape if (class_id := class_of_token(name)) is not None]
-
-
-def _held(view: NodeView) -> list[str]:
-    """The classes whose tokens something on this node holds."""
-    return _classes({name: 0 for name, total in view.total.items() if total - view.available.get(name, 0.0) > TAKEN / 2})
 
 
 def _changes(set_: Labels, drop: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ class ControllerActor:
 
     def _rounds(self) -> None:
         while not self._stopped:
-            self._awake.wait(FULL_ROUND_SECONDS if self._core.settled else UNSETTLED_SECONDS)
+            self._awake.wait(FULL_ROUND_SECONDS if self._core.steering.settled else UNSETTLED_SECONDS)
             self._awake.clear()
             with self._lock:
                 self._round()

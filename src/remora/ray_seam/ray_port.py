@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
+from ray import PlacementGroupID
+from ray.util import placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup
 
-from remora.seam.port import Demand, NodeGoneError, NodeView, Observation, Work
+from remora.seam.port import ENDED, GROUP, Demand, NodeGoneError, NodeView, Observation, Work
 
 _NAMESPACE = b"remora"
+_HOLD_SECONDS = 2
 
 
 class RayPort:
@@ -72,6 +76,25 @@ class RayPort:
         from remora.ray_seam.feeds import Feeds
 
         return Feeds(self._gcs.address, wake).stop
+
+    def hold(self, name: str, node_id: str, amounts: Mapping[str, float]) -> bool:
+        """A placement group takes what it asks for without a worker."""
+        here = [{"ray.io/node-id": node_id}]
+        try:
+            group = placement_group([dict(amounts)], name=name, lifetime="detached", bundle_label_selector=here)
+        except ValueError:  # there is one of that name, from before we died
+            self.let_go(name)
+            return False
+        if group.wait(_HOLD_SECONDS):
+            return True
+        remove_placement_group(group)
+        return False
+
+    def let_go(self, name: str) -> None:
+        # By id: whoever made it may have lived in another namespace.
+        for found in self.find(name):
+            if found.kind == GROUP and found.state != ENDED:
+                remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(found.work_id))))
 
     def _head_id(self) -> str | None:
         if self._head is None:

@@ -18,6 +18,7 @@ class MemoryPort:
         self._work: list[Work] = []
         self._wakes: list[Callable[[], None]] = []
         self.writes = 0
+        self.holds: dict[str, tuple[str, Mapping[str, float]]] = {}
 
     def observe(self) -> Observation:
         return Observation(tuple(self._nodes.values()), tuple(self._demands))
@@ -59,6 +60,19 @@ class MemoryPort:
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         self._wakes.append(wake)
         return lambda: self._wakes.remove(wake)
+
+    def hold(self, name: str, node_id: str, amounts: Mapping[str, float]) -> bool:
+        node = self._nodes.get(node_id)
+        if node is None or any(node.available.get(token, 0.0) < amount for token, amount in amounts.items()):
+            return False
+        self.take(node_id, amounts)
+        self.holds[name] = (node_id, amounts)
+        return True
+
+    def let_go(self, name: str) -> None:
+        node_id, amounts = self.holds.pop(name, ("", {}))
+        if node_id in self._nodes:
+            self.give(node_id, amounts)
 
     def join(self, node_id: str, resources: Mapping[str, float], labels: Mapping[str, str] | None = None) -> None:
         head = not self._nodes

@@ -99,6 +99,17 @@ class Port(Protocol):
         stop that."""
         ...
 
+    def hold(self, name: str, node_id: str, amounts: Mapping[str, float]) -> bool:
+        """Take these amounts on a node and keep them, also beyond the life of the caller, under a name of one's own.
+
+        Returns when they are taken, or False when they could not be; then nothing is.
+        """
+        ...
+
+    def let_go(self, name: str) -> None:
+        """Give back what is held under a name; no error when there is nothing."""
+        ...
+
 
 class NodeGoneError(Exception):
     """The node is not alive (any more)."""

@@ -1,0 +1,133 @@
+"""Steer: make the tokens on the nodes those that are wanted, without hurting what is queued or running there.
+
+Taking a class away from a node has three steps. The *fence* goes up first: workers hand on what it names instead of starting
+it. Then a *hold* takes the smallest amount of each token and keeps it: Ray fails work that is queued at a raylet when no node
+in the cluster has any of what it asks for, so a class that somebody uses never vanishes from a node that has offered it. Then
+the rest is taken, again and again while something that runs there gives back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+from remora.seam.port import NodeGoneError, NodeView, Port
+from remora.wire.fences import fence_key, write_fence
+from remora.wire.tokens import OFFERED, TAKEN, class_of_token, is_token
+
+Tokens = dict[str, float]
+Note = Callable[[str, str, str], None]
+
+_HOLD = "hold/"
+_EPSILON = TAKEN / 2
+
+
+class Steering:
+    def __init__(self, port: Port, note: Note) -> None:
+        self._port = port
+        self._note = note
+        self.fences: dict[str, frozenset[str]] = {}
+        # The tokens of a node as its raylet last told us: what the cluster reports is about a tenth of a second older.
+        self._latest: dict[str, Tokens] = {}
+        self._holds: dict[str, dict[str, frozenset[str]]] = {}
+        for key in port.keys(_HOLD):
+            _, node_id, name = key.split("/")
+            self._holds.setdefault(node_id, {})[name] = frozenset(json.loads(port.get(key) or b"[]"))
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be taken away as soon as it is given back."""
+        return all(
+            self._latest.get(node_id, {}).get(name, 0.0) <= self.held(node_id, name) + _EPSILON
+            for node_id, names in self.fences.items()
+            for name in names
+        )
+
+    def steer(self, node_id: str, reported: Mapping[str, float], wanted: Tokens, awake: frozenset[str]) -> None:
+        """Write the difference. ``awake`` are the tokens of classes that somebody uses."""
+        latest = self._latest.get(node_id, reported)
+        changes = {name: amount for name, amount in wanted.items() if not reported.get(name) == latest.get(name) == amount}
+        unwanted = {name for name in (*reported, *latest) if is_token(name) and name not in wanted}
+        fenced = unwanted & awake
+        self._fence(node_id, frozenset(fenced))
+        bare = {name for name in fenced if not self.held(node_id, name)}
+        if bare and not self._hold(node_id, bare):
+            changes.update(dict.fromkeys(bare, OFFERED))  # fenced; the next round tries again to hold it
+            unwanted -= bare
+        for name in unwanted:
+            least = self.held(node_id, name) if name in fenced else 0.0
+            if max(reported.get(name, 0.0), latest.get(name, 0.0)) > least + _EPSILON or not least:
+                changes[name] = 0.0
+        if changes:
+            self.write(node_id, changes)
+        self._let_go(node_id, awake)
+
+    def write(self, node_id: str, tokens: Tokens) -> Tokens:
+        """Resize; which tokens the node has now."""
+        try:
+            totals = self._port.resize(node_id, tokens)
+        except NodeGoneError:
+            return {}  # the next observation will not have it
+        self._latest[node_id] = {name: amount for name, amount in totals.items() if is_token(name)}
+        return self._latest[node_id]
+
+    def held(self, node_id: str, name: str) -> float:
+        """How much of a token our own holds take on a node."""
+        return TAKEN * sum(name in names for names in self._holds.get(node_id, {}).values())
+
+    def in_use(self, view: NodeView) -> list[str]:
+        """The tokens that work on this node holds."""
+        taken = {name: total - view.available.get(name, 0.0) for name, total in view.total.items() if is_token(name)}
+        return [name for name, amount in taken.items() if amount > self.held(view.node_id, name) + _EPSILON]
+
+    def forget(self, node_id: str) -> None:
+        """The node is gone."""
+        self.fences.pop(node_id, None)
+        self._latest.pop(node_id, None)
+        for name in list(self._holds.pop(node_id, {})):
+            self._drop(node_id, name)
+        self._port.delete(fence_key(node_id))
+
+    def withdraw(self) -> list[str]:
+        """Take every token from every node; which nodes still have tokens that something holds."""
+        for node_id, holds in self._holds.items():
+            for name in holds:
+                self._drop(node_id, name)
+        self._holds.clear()
+        left = []
+        for view in self._port.observe().nodes:
+            tokens = {name: 0.0 for name in view.total if is_token(name)}
+            if tokens and self.write(view.node_id, tokens):
+                left.append(view.node_id)
+        return left
+
+    def _fence(self, node_id: str, names: frozenset[str]) -> None:
+        if self.fences.get(node_id, frozenset()) != names:
+            classes = [class_id for name in names if (class_id := class_of_token(name)) is not None]
+            self._port.put(fence_key(node_id), write_fence(classes))
+            self.fences[node_id] = names
+            self._note("fence", node_id, f"up for {len(names)} of the classes in use" if names else "down")
+
+    def _hold(self, node_id: str, tokens: Iterable[str]) -> bool:
+        names = frozenset(tokens)
+        holds = self._holds.setdefault(node_id, {})
+        taken = (f"remora-hold-{node_id[:16]}-{number}" for number in itertools.count())
+        name = next(name for name in taken if name not in holds)
+        self._port.put(f"{_HOLD}{node_id}/{name}", json.dumps(sorted(names)).encode())
+        if not self._port.hold(name, node_id, dict.fromkeys(names, TAKEN)):
+            self._drop(node_id, name)
+            return False
+        holds[name] = names
+        return True
+
+    def _let_go(self, node_id: str, awake: frozenset[str]) -> None:
+        """A hold whose classes nobody uses any more has nothing to protect."""
+        for name, names in list(self._holds.get(node_id, {}).items()):
+            if not names & awake:
+                del self._holds[node_id][name]
+                self._drop(node_id, name)
+
+    def _drop(self, node_id: str, name: str) -> None:
+        self._port.let_go(name)
+        self._port.delete(f"{_HOLD}{node_id}/{name}")
