@@ -15,7 +15,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format bench benchlive clean
+.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchfacts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,13 +40,16 @@ contracts: $(STAMP) ## Check which package may import which
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
-	$(BIN)/python -m pytest --ignore tests/live --ignore tests/local $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --ignore tests/live --ignore tests/local --ignore tests/soak $(PYTEST_ARGS)
 
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
 	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
 
 local: $(STAMP) ## Run the tests of remora start, up and down, each step on its own real Ray (under a minute)
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
+
+soak: $(STAMP) ## Run the long tests on clusters of their own, which are no part of `make test`
+	$(BIN)/python -m pytest tests/soak -W default $(PYTEST_ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix
@@ -57,6 +60,9 @@ bench: $(STAMP) ## Run the kernel benchmark; pass options with BENCH_ARGS
 
 benchlive: $(STAMP) ## Compare an attached driver with stock Ray, on a real Ray of four raylets
 	$(BIN)/python benchmarks/attached.py $(BENCH_ARGS)
+
+benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes, tokens, calls
+	$(BIN)/python benchmarks/facts.py $(BENCH_ARGS)
 
 clean: ## Remove caches and build output, keep .venv
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

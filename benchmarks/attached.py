@@ -131,9 +131,8 @@ def main() -> None:
         ratios = sorted(value / statistics.mean(pair) for value, pair in zip(on, beside, strict=True))
         low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
         middle = statistics.median(ratios)
-        print(
-            f"{name:28} {statistics.median(stock):10.2f} {statistics.median(on):10.2f} {middle:7.2f}   {low:12.2f} to {high:.2f}"
-        )
+        before, after = statistics.median(stock), statistics.median(on)
+        print(f"{name:28} {before:10.2f} {after:10.2f} {middle:7.2f}   {low:12.2f} to {high:.2f}")
     remora.attach()
     node_id = next(node["NodeID"] for node in ray.nodes() if node["Labels"].get("zone") == "b")
     took, late = wrong_starts(node_id)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +28,12 @@ NODES: dict[str, dict[str, Any]] = {
     "head": {"num_cpus": 1, "labels": {"zone": "head", "rare-resource.remora.io/jewel": "true"}, "include_dashboard": False},
     "a": {"num_cpus": 2, "labels": {"zone": "a"}},
     "b": {"num_cpus": 2, "labels": {"zone": "b"}},
-    "gpu": {"num_cpus": 1, "resources": {"accel": 1}, "labels": {"zone": "g", "taint.remora.io/gpu_node": "true"}},
+    "gpu": {
+        "num_cpus": 1,
+        "num_gpus": 2,
+        "resources": {"accel": 1},
+        "labels": {"zone": "g", "taint.remora.io/gpu_node": "true"},
+    },
 }
 
 
@@ -41,6 +50,28 @@ class World:
     def names(self, refs: list[Any], timeout: float = 240) -> list[str]:
         return [self.name(node_id) for node_id in ray.get(refs, timeout=timeout)]
 
+    @contextlib.contextmanager
+    def extra(self, name: str, **arguments: Any) -> Iterator[Callable[[], None]]:
+        """One more node for a while; what it yields kills it with SIGKILL before its time."""
+        known = {node["NodeID"] for node in ray.nodes()}
+        node = self.cluster.add_node(**arguments)
+        found = eventually(lambda: {each["NodeID"] for each in ray.nodes() if each["Alive"]} - known)
+        (self.ids[name],) = found
+
+        def kill() -> None:
+            if node in self.cluster.worker_nodes:
+                self.cluster.remove_node(node, allow_graceful=False)
+
+        try:
+            yield kill
+        finally:
+            kill()
+            eventually(lambda: not self.alive(name))
+            del self.ids[name]
+
+    def alive(self, name: str) -> bool:
+        return any(node["Alive"] for node in ray.nodes() if node["NodeID"] == self.ids[name])
+
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
@@ -54,6 +85,14 @@ def world() -> Iterator[World]:
     remora.detach()
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture
+def stock(world: World) -> Iterator[World]:
+    """A driver that is not attached, for as long as the test runs."""
+    remora.detach()
+    yield world
+    remora.attach()
 
 
 @pytest.fixture(scope="session")
@@ -77,5 +116,17 @@ def eventually(check: Callable[[], Any], timeout: float = 90.0) -> Any:
 
 
 def waits(ref: Any, seconds: float = 1.0) -> bool:
-    """Whether it is still not done after that long: for things that must not happen there is nothing to await."""
+    """Whether it is still not done after that long: for things that must not happen there is nothing to await.
+
+    A worker may take longer than that to start. So where it matters, something that may run there is submitted after it and
+    awaited first: by then it would have run too.
+    """
     return not ray.wait([ref], timeout=seconds)[0]
+
+
+def run_driver(world: World, code: str, **environment: str) -> subprocess.Popen[str]:
+    """Another driver, in a process of its own."""
+    script = f"import ray\naddress = {world.cluster.address!r}\n" + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 import pytest
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
-from tests.live.conftest import World, eventually, waits
+from tests.live.conftest import World, eventually, run_driver, waits
 
 import remora
 from remora import Exists, In, label_in, node_affinity
@@ -226,11 +223,6 @@ def test_a_killed_controller_comes_back_and_nothing_is_lost(world: World, where:
 def test_a_live_name_is_public_and_documented(name: str) -> None:
     assert getattr(remora, name).__doc__
     assert name in remora.__all__
-
-
-def run_driver(world: World, code: str) -> subprocess.Popen[str]:
-    script = f"import ray\naddress = {world.cluster.address!r}\n" + textwrap.dedent(code)
-    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
 
 
 def test_a_plain_job_runs_beside_an_attached_one(world: World) -> None:

@@ -216,6 +216,9 @@ def _from_item(item: Any) -> LabelMatchExpression:
         return item
     if isinstance(item, (tuple, list)):
         return _from_tuple(item)
+    # By name, as everywhere: what Ray's own NodeLabelSchedulingStrategy makes of the mapping that it is given.
+    if type(item).__name__ == "_LabelMatchExpression":
+        return LabelMatchExpression(item.key, *parse_condition(item.key, item.operator))
     raise InvalidSelectorError(
         f"{item!r} is not a label expression: give label_in('type', ['cat'], False) or the tuple "
         "('type', LabelMatchOperator.IN, ['cat'], False)"

@@ -224,7 +224,9 @@ def test_a_node_by_its_id_is_a_pin(strategy, want):
 
 def test_rays_own_node_label_strategy_is_understood_by_its_name():
     exists, wanted = rays("Exists"), rays("In", values=["a"])
-    strategy = rays("NodeLabelSchedulingStrategy", hard={"gpu": exists}, soft={"zone": wanted})
+    hard = [rays("_LabelMatchExpression", key="gpu", operator=exists)]  # what Ray makes of the mapping that it is given
+    soft = [rays("_LabelMatchExpression", key="zone", operator=wanted)]
+    strategy = rays("NodeLabelSchedulingStrategy", hard=hard, soft=soft)
     assert parse_strategies(strategy).node_terms == (label_exists("gpu"),)
     assert parse_strategies(strategy).node_wishes == (label_in("zone", ["a"], True),)
 

@@ -1,0 +1,208 @@
+"""What breaks, and what must hold all the same: dead nodes, a dead controller, two first drivers, taints everywhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import ray
+from ray.util.scheduling_strategies import In, NodeAffinitySchedulingStrategy, NodeLabelSchedulingStrategy
+from tests.live.conftest import World, eventually, run_driver, waits
+from tests.live.test_facts import in_table, is_in_state
+
+import remora
+from remora import Exists
+
+
+def controller() -> Any:
+    return ray.get_actor("remora-controller", namespace="remora")
+
+
+def make_spy(**options: Any) -> Any:
+    class Spy:
+        def node(self) -> str:
+            return str(ray.get_runtime_context().get_node_id())
+
+    return ray.remote(Spy).options(**options).remote()
+
+
+# ----------------------------------------------------------------------------------------------------------------- nodes
+
+
+def test_an_actor_whose_node_is_killed_restarts_where_the_rules_of_now_allow_it(world: World) -> None:
+    with world.extra("mortal", num_cpus=1, labels={"role": "web"}) as kill:
+        spy = make_spy(num_cpus=0, label_selector={"role": "web"}, max_restarts=-1, max_task_retries=-1)
+        assert world.names([spy.node.remote()]) == ["mortal"]
+        remora.taint_node(world.ids["a"], {"broken": "true"})
+        for name in ("a", "b"):
+            remora.label_node(world.ids[name], {"role": "web"})
+        kill()
+        eventually(lambda: in_table(spy).num_restarts == 1)
+        assert world.names([spy.node.remote()]) == ["b"]
+        ray.kill(spy)
+    for name in ("a", "b"):
+        remora.label_node(world.ids[name], {"role": None})
+    remora.untaint_node(world.ids["a"], ["broken"])
+
+
+def test_what_no_node_matches_starts_when_a_node_with_the_label_joins(world: World, where: Any) -> None:
+    spy = make_spy(num_cpus=0, label_selector={"team": "green"})
+    refs = [where.options(num_cpus=0, label_selector={"team": "green"}).remote(), spy.node.remote()]
+    assert all(waits(ref, 0.5) for ref in refs)
+    with world.extra("late", num_cpus=1, labels={"team": "green"}):
+        assert world.names(refs) == ["late", "late"]
+        ray.kill(spy)
+
+
+def test_a_node_that_joins_with_a_taint_takes_nothing_that_does_not_tolerate_it(world: World, where: Any) -> None:
+    refs = [where.options(resources={"fresh": 0.01}).remote() for _ in range(5)]
+    with world.extra("fresh", num_cpus=4, resources={"fresh": 1}, labels={"taint.remora.io/new": "true"}):
+        tolerant = where.options(resources={"fresh": 0.01}, tolerations={"new": Exists()}).remote()
+        assert world.names([tolerant]) == ["fresh"]
+        assert not ray.wait(refs, timeout=1)[0]
+        remora.untaint_node(world.ids["fresh"], ["new"])
+        assert world.names(refs) == ["fresh"] * 5
+
+
+# ------------------------------------------------------------------------------------------------------------ controller
+
+
+def test_a_controller_killed_amid_200_submissions_of_two_classes_loses_none(world: World) -> None:
+    def work(number: int) -> tuple[int, str]:
+        return number * number, str(ray.get_runtime_context().get_node_id())
+
+    run = ray.remote(num_cpus=0.5)(work)
+    pid = ray.get(controller().pid.remote())
+    refs = []
+    for number in range(200):
+        if number == 100:
+            os.kill(pid, signal.SIGKILL)
+        selector = {"zone": "in(a, b)"} if number < 100 or number % 2 else {"zone": "in(b, after-the-kill)"}
+        refs.append(run.options(label_selector=selector).remote(number))
+    done = ray.get(refs, timeout=120)
+    assert [value for value, _ in done] == [number * number for number in range(200)]
+    assert {world.name(node) for _, node in done} <= {"a", "b"}
+    assert {world.name(node) for _, node in done[100::2]} == {"b"}
+    assert ray.get(controller().pid.remote()) != pid
+
+
+def test_jobs_go_on_while_the_controller_is_dead_and_everything_is_repaired_afterwards(world: World, where: Any) -> None:
+    plain = run_driver(
+        world,
+        """
+        ray.init(address, logging_level="ERROR")
+        kv, f, done = ray._private.worker.global_worker.gcs_client, ray.remote(num_cpus=0)(lambda n: n + 1), 0
+        while not kv.internal_kv_exists(b"plain/stop", b"tests"):
+            assert ray.get([f.remote(n) for n in range(4)], timeout=60) == [1, 2, 3, 4]
+            done += 4
+            kv.internal_kv_put(b"plain/done", b"%d" % done, True, b"tests")
+        """,
+    )
+    kv = ray._private.worker.global_worker.gcs_client
+    known = {"num_cpus": 0.5, "label_selector": {"zone": "b"}}
+    world.names([where.options(**known).remote()])
+    before = eventually(lambda: plainly_done(kv))
+    kills, while_dead, victim, late = 0, 0, 0, None
+    handle, start = controller(), time.monotonic()
+    while time.monotonic() < start + 3 or kills < 2 or not while_dead:
+        assert time.monotonic() < start + 60, f"{kills} kills, {while_dead} answers while it was dead"
+        if is_in_state(handle, "ALIVE") and (pid := in_table(handle).pid) != victim:
+            os.kill(pid, signal.SIGKILL)
+            kills, victim = kills + 1, pid
+            late = late or where.options(num_cpus=0.5, label_selector={"zone": "in(b, while-dead)"}).remote()
+        dead = not is_in_state(handle, "ALIVE")
+        assert world.names([where.options(**known).remote()], timeout=60) == ["b"]
+        while_dead += dead and not is_in_state(handle, "ALIVE")
+    after = plainly_done(kv)
+    kv.internal_kv_put(b"plain/stop", b"", True, b"tests")
+    plain.communicate(timeout=60)
+    assert (plain.returncode, after > before) == (0, True)
+    kv.internal_kv_del(b"plain/", True, b"tests")
+    assert world.names([late]) == ["b"]
+    remora.taint_node(world.ids["b"], {"k": "v"})
+    refused = where.options(**known).remote()
+    assert world.names([where.options(**known, tolerations={"k": Exists()}).remote()]) == ["b"]
+    assert waits(refused, 0.5)
+    remora.untaint_node(world.ids["b"], ["k"])
+    assert world.names([refused]) == ["b"]
+
+
+def plainly_done(kv: Any) -> int:
+    return int(kv.internal_kv_get(b"plain/done", b"tests") or 0)
+
+
+def test_two_drivers_that_attach_at_the_same_instant_where_there_is_none_get_one_controller(world: World) -> None:
+    old = ray.get(controller().pid.remote())
+    code = """
+        import os, time, remora
+        ray.init(address, logging_level="ERROR")
+        kv = ray._private.worker.global_worker.gcs_client
+        kv.internal_kv_put(b"barrier/%d" % os.getpid(), b"", True, b"tests")
+        while len(kv.internal_kv_keys(b"barrier/", b"tests")) < 2:
+            time.sleep(0.001)
+        remora.attach()
+        f = ray.remote(num_cpus=0.1)(lambda: ray.get_runtime_context().get_node_id())
+        nodes = set(ray.get([f.options(label_selector={"zone": "b"}).remote() for _ in range(3)], timeout=60))
+        print(*nodes, ray.get(ray.get_actor("remora-controller", "remora").pid.remote()))
+        """
+    remora.shutdown_controller()
+    drivers = [run_driver(world, code) for _ in range(2)]
+    try:
+        answers = {driver.communicate(timeout=120)[0].strip().splitlines()[-1] for driver in drivers}
+    finally:
+        remora.attach()
+    client = ray._private.worker.global_worker.gcs_client
+    client.internal_kv_del(b"barrier/", True, b"tests")
+    (answer,) = answers
+    node, pid = answer.split()
+    assert (world.name(node), int(pid)) == ("b", ray.get(controller().pid.remote()))
+    assert int(pid) != old
+
+
+# ---------------------------------------------------------------------------------------------------------------- taints
+
+STRATEGIES: dict[str, Callable[[str], Any]] = {
+    "DEFAULT": lambda node_id: "DEFAULT",
+    "SPREAD": lambda node_id: "SPREAD",
+    "hard node affinity": lambda node_id: NodeAffinitySchedulingStrategy(node_id, soft=False),
+    "soft node affinity": lambda node_id: NodeAffinitySchedulingStrategy(node_id, soft=True),
+    "node labels": lambda node_id: NodeLabelSchedulingStrategy(hard={"zone": In("g")}),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_taint_is_honoured_by_tasks_and_actors_under(name: str, world: World, where: Any) -> None:
+    """Only the tainted node has what they ask for, so whatever starts at all starts there."""
+    strategy = STRATEGIES[name](world.ids["gpu"])
+    asked = {"resources": {"accel": 0.01}, "scheduling_strategy": strategy}
+    actors = [make_spy(num_cpus=0, **asked), make_spy(num_cpus=0.1, **asked)]
+    refused = [where.options(num_cpus=0.1, **asked).remote(), *(actor.node.remote() for actor in actors)]
+    asked["tolerations"] = {"gpu_node": Exists()}
+    allowed = make_spy(num_cpus=0, **asked)
+    assert world.names([where.options(num_cpus=0.1, **asked).remote(), allowed.node.remote()]) == ["gpu", "gpu"]
+    assert not ray.wait(refused, num_returns=1, timeout=1)[0]
+    ray.cancel(refused[0])
+    for actor in (*actors, allowed):
+        ray.kill(actor)
+
+
+@pytest.mark.parametrize("name", ["DEFAULT", "SPREAD", "soft node affinity"])
+def test_an_actor_that_wants_nothing_stays_off_a_tainted_node_under(name: str, world: World) -> None:
+    actors = [make_spy(num_cpus=0, scheduling_strategy=STRATEGIES[name](world.ids["gpu"])) for _ in range(5)]
+    assert "gpu" not in world.names([actor.node.remote() for actor in actors])
+    for actor in actors:
+        ray.kill(actor)
+
+
+@pytest.mark.parametrize("strategy", ["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"])
+def test_a_taint_is_honoured_by_placement_groups_under(strategy: str, world: World) -> None:
+    refused = ray.util.placement_group([{"accel": 0.01}], strategy=strategy)
+    allowed = ray.util.placement_group([{"accel": 0.01}], strategy=strategy, tolerations={"gpu_node": Exists()})
+    assert allowed.wait(60)
+    assert not refused.wait(1)
+    ray.util.remove_placement_group(refused)
+    ray.util.remove_placement_group(allowed)
