@@ -136,6 +136,18 @@ def test_the_smallest_amount_counts_and_amounts_are_cut_not_rounded(stock: World
     resize(stock, "a", {"fact/unit": 0, "fact/cut": 0})
 
 
+def test_what_is_queued_at_a_raylet_fails_when_no_node_has_any_of_its_resource_left(stock: World) -> None:
+    RayPort().resize(stock.ids["a"], {"fact/gone": 1000})
+    hog = make_holder(num_cpus=2, scheduling_strategy=NodeAffinitySchedulingStrategy(stock.ids["a"], soft=False))
+    ray.get(hog.place.remote())
+    queued = ray.remote(resources={"fact/gone": 0.0001})(lambda: 1).remote()
+    eventually(lambda: any("fact/gone" in demand.shape for demand in RayPort().observe().demands))
+    RayPort().resize(stock.ids["a"], {"fact/gone": 0})
+    ray.kill(hog)
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="becoming infeasible"):
+        ray.get(queued, timeout=60)
+
+
 def test_unit_instance_resources_cannot_be_resized(stock: World) -> None:
     with pytest.raises(ValueError, match="GPU"):
         resize(stock, "a", {"GPU": 1})

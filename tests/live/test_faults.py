@@ -174,6 +174,22 @@ STRATEGIES: dict[str, Callable[[str], Any]] = {
 }
 
 
+def test_what_is_queued_at_the_only_node_for_it_survives_a_taint_and_starts_when_it_goes(world: World, where: Any) -> None:
+    hog = make_spy(num_cpus=2, label_selector={"zone": "in(b, nowhere)"})
+    assert world.names([hog.node.remote()]) == ["b"]
+    actor = make_spy(num_cpus=1, label_selector={"zone": "b"})
+    queued = [*(where.options(label_selector={"zone": "b"}).remote() for _ in range(3)), actor.node.remote()]
+    eventually(lambda: any(row["wants"] == "zone=b" for row in remora.status()["waiting"]))
+    remora.taint_node(world.ids["b"], {"k": "v"})
+    ray.kill(hog)
+    allowed = where.options(label_selector={"zone": "b"}, tolerations={"k": "exists()"}, num_cpus=2)
+    assert world.names([allowed.remote()]) == ["b"]  # the CPUs are free again
+    assert not ray.wait(queued, timeout=1)[0]
+    remora.untaint_node(world.ids["b"], ["k"])
+    assert world.names(queued) == ["b"] * 4
+    ray.kill(actor)
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_taint_is_honoured_by_tasks_and_actors_under(name: str, world: World, where: Any) -> None:
     """Only the tainted node has what they ask for, so whatever starts at all starts there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -32,6 +33,9 @@ class Memory:
     def give(self) -> None:
         self.port.give(self.node, {TOKEN: 0.5})
 
+    def stock(self) -> Any:
+        return contextlib.nullcontext()
+
     def something(self) -> tuple[str, str]:
         self.port.submit(Work("actor", "ab" * 16, "sitter", "01000000", RUNNING, "ALIVE", ({},), (self.node,)))
         return "sitter", "01000000"
@@ -61,6 +65,15 @@ class Real:
 
     def give(self) -> None:
         ray.kill(self._holder)
+
+    @contextlib.contextmanager
+    def stock(self) -> Any:
+        """As in the controller, which is not attached."""
+        remora.detach()
+        try:
+            yield
+        finally:
+            remora.attach()
 
     def something(self) -> tuple[str, str]:
         class Sitter:
@@ -158,3 +171,20 @@ def test_work_is_found_by_id_and_by_name_and_by_its_job(body: Any) -> None:
     assert found.work_id in [work.work_id for work in body.port.find(job_id)]
     assert found.node_ids == (body.node,)
     assert body.port.find("nobody-has-this-name") == []
+
+
+def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) -> None:
+    body.port.resize(body.node, {TOKEN: 10.0})
+    eventually(lambda: free(body) == 10.0)
+    with body.stock():
+        assert body.port.hold("contract-hold", body.node, {TOKEN: 0.5}) is True
+        eventually(lambda: free(body) == 9.5)
+        assert round(body.port.resize(body.node, {TOKEN: 0})[TOKEN], 4) == 0.5
+        body.port.let_go("contract-hold")
+        body.port.let_go("contract-hold")
+    eventually(lambda: free(body) == 0.5)
+
+
+def test_what_is_not_there_cannot_be_held(body: Any) -> None:
+    with body.stock():
+        assert body.port.hold("contract-hold", body.node, {"contract/nothing": 0.5}) is False
