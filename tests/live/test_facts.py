@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import ray
 from ray._private import gcs_pubsub
+from ray._private.state import total_resources_per_node
 from ray.autoscaler.v2.sdk import get_cluster_resource_state
 from ray.core.generated.autoscaler_pb2 import NodeStatus
 from ray.core.generated.gcs_pb2 import ActorTableData
@@ -76,7 +77,8 @@ def in_table(holder: Any) -> Any:
 
 
 def is_in_state(holder: Any, state: str) -> bool:
-    return bool(in_table(holder).state == ActorTableData.ActorState.Value(state))
+    data = ray._private.state.state._connect_and_get_accessor().get_actor_info(holder._actor_id)  # None until it is known
+    return bool(data) and bool(ActorTableData.FromString(data).state == ActorTableData.ActorState.Value(state))
 
 
 # ------------------------------------------------------------------------------------------------------------- resizing
@@ -237,7 +239,7 @@ def test_a_killed_raylet_is_noticed_as_soon_as_the_health_check_is_set_to(world:
 
 def test_a_placement_group_is_ready_at_once_when_its_token_is_there(stock: World) -> None:
     resize(stock, "b", {"fact/group": 1})
-    eventually(lambda: any("fact/group" in view.total for view in RayPort().observe().nodes))
+    eventually(lambda: "fact/group" in total_resources_per_node()[stock.ids["b"]])  # the view that groups are placed by
     group = ray.util.placement_group([{"fact/group": 1}])
     assert group.wait(30)
     ray.util.remove_placement_group(group)

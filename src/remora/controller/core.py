@@ -25,7 +25,7 @@ from remora.model.taints import rare_resources, rare_taints, split_taints
 from remora.seam.port import Demand, NodeView, Observation, Port
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
-from remora.wire.tokens import OFFERED, class_of_token, class_token, is_token
+from remora.wire.tokens import OFFERED, class_of_token, class_token, is_real
 
 _SWEEP_SECONDS = 1.0
 
@@ -213,7 +213,7 @@ def _count(number: int, what: str) -> str:
 
 def _real(amounts: Mapping[str, float]) -> Resources:
     """What a node has beside tokens. Ray reports floats, so whole units may be missed by a hair."""
-    return Resources({name: round(amount * UNIT) for name, amount in amounts.items() if not is_token(name)})
+    return Resources({name: round(amount * UNIT) for name, amount in amounts.items() if is_real(name)})
 
 
 def _overridden(static: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from remora.model.resources import UNIT, Resources
 from remora.model.strategies import TASK
 from remora.seam.port import ENDED, GROUP, RUNNING, Work
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import class_of_token, is_token
+from remora.wire.tokens import class_of_token, is_real
 
 Shape = Mapping[str, float]
 
@@ -76,7 +76,7 @@ def why_work(controller: Controller, work: Work) -> dict[str, Any]:
 
 def real(shape: Shape) -> Resources:
     """What is asked for beside tokens."""
-    return Resources({name: round(amount * UNIT) for name, amount in shape.items() if not is_token(name)})
+    return Resources({name: round(amount * UNIT) for name, amount in shape.items() if is_real(name)})
 
 
 def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:

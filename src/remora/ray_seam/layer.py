@@ -13,7 +13,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from remora.model.groups import GroupRequest
 from remora.model.taints import rare_taints
 from remora.ray_seam.proxy import Ticket
-from remora.ray_seam.ray_port import RayPort
 from remora.ray_seam.waiting import Waiting
 from remora.wire.classes import IDLE_SECONDS, ClassSpec
 from remora.wire.groups import encode_group
@@ -76,9 +75,9 @@ class Layer:
         until = time.monotonic() + _SEEN_SECONDS
         wanted = {class_token(class_id): set(nodes) for class_id, nodes in offer["nodes"].items()}
         while wanted and time.monotonic() < until:
-            views = RayPort().observe().nodes
-            seen = {token: {view.node_id for view in views if token in view.total} for token in wanted}
-            wanted = {token: nodes for token, nodes in wanted.items() if nodes - seen[token]}
+            # The view that placement groups are placed by; others are a moment ahead of it or behind.
+            totals = ray._private.state.total_resources_per_node()
+            wanted = {token: nodes for token, nodes in wanted.items() if any(token not in totals.get(n, {}) for n in nodes)}
             if wanted:
                 time.sleep(0.01)
         return offer

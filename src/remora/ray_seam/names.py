@@ -48,6 +48,7 @@ TOUCHED = (
     Name("ray._private.auto_init_hook", "auto_init_ray", "ray.init() where the user did not call it"),
     Name("ray._private.worker", "filter_autoscaler_events", "lines about unfulfillable requests"),
     Name("ray._private.worker", "_global_node", "whether this process started the cluster, and where its session lies"),
+    Name("ray._private.state", "total_resources_per_node", "what placement groups are placed by"),
     Name("ray._private.state", "state._connect_and_get_accessor", "the tables of actors and placement groups"),
     Name("ray._raylet", "GlobalStateAccessor.get_actor_table", "actors by job and by name"),
     Name("ray._raylet", "GlobalStateAccessor.get_actor_info", "one actor"),

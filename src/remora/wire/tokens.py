@@ -31,3 +31,8 @@ def is_token(name: str) -> bool:
     """Whether it is ours to write. What a placement group has reserved of a token bears its name too, but belongs to Ray:
     a raylet whose group resources are resized dies when the group is removed."""
     return name.startswith(TOKEN_PREFIX) and _IN_GROUP not in name
+
+
+def is_real(name: str) -> bool:
+    """Whether a resource is one that nodes have and work asks for: no token, and nothing reserved for a placement group."""
+    return not name.startswith(TOKEN_PREFIX) and _IN_GROUP not in name
