@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +47,7 @@ CONFIG: dict[str, Any] = {
     "setup_commands": [],
     "initialization_commands": [],
     "file_mounts": {},
+    "cluster_synced_files": [],
 }
 ENVIRONMENT = {
     "AUTOSCALER_UPDATE_INTERVAL_S": "1",
@@ -59,11 +61,16 @@ ENVIRONMENT = {
 @pytest.fixture(scope="module")
 def autoscaling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     file = tmp_path_factory.mktemp("autoscaler") / "config.json"
-    file.write_text(json.dumps(CONFIG), encoding="ascii")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # Without it the fake nodes join whatever listens on Ray's usual port.
+    provider = {**CONFIG["provider"], "gcs_address": f"{ray.util.get_node_ip_address()}:{port}"}
+    file.write_text(json.dumps({**CONFIG, "provider": provider}), encoding="ascii")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        head = {"num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(file)}
+        head = {"num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(file), "gcs_server_port": port}
         cluster = Cluster(initialize_head=True, head_node_args=head)
     ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
     yield
