@@ -280,7 +280,7 @@ class Asked:
     def row(self, count: int, reason: str, *, busy: bool) -> None:
         row = {"count": count, "reason": reason, "busy": busy, "wants": "zone=z", "suggestions": ["add a node", "drop zone=z"]}
         self.rows[shape_key([{"CPU": 1.0, "t": 0.0001}])] = row
-        self.waiting.note({"CPU": 1.0, "t": 0.0001}, "train")
+        self.waiting.note({"CPU": 1.0, "t": 0.0001}, None, "train")
         self.waiting.look()
 
 

@@ -29,12 +29,13 @@ from remora.ray_seam import names, travel
 from remora.ray_seam.late import LateGroup, create_later, late_key
 from remora.ray_seam.layer import Layer
 from remora.ray_seam.proxy import STOCK, CoreWorkerProxy, Ticket
-from remora.ray_seam.shim import WorkerView, ray_with
+from remora.ray_seam.shim import ray_with, view_of
 from remora.wire.groups import class_of
 from remora.wire.options import NEW_OPTIONS, Defaults, is_ours, rewrite_group
 from remora.wire.tokens import class_token
 
 _installed: list[Installation] = []  # at most one
+_MARK = "_remora_exported_by"
 
 
 def current() -> Installation | None:
@@ -70,7 +71,7 @@ class Installation:
         self._replace(RemoteFunction, "_remote", self._around_task(RemoteFunction._remote))
         self._replace(ActorClass, "_remote", self._around_actor(ActorClass._remote))
         self._replace(ray.remote_function, "pickle_dumps", self._around_pickle(ray.remote_function.pickle_dumps))
-        self._worker = WorkerView(lambda real: CoreWorkerProxy(real, layer))
+        self._worker = view_of(ray._private.worker.global_worker, lambda real: CoreWorkerProxy(real, layer))
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
         self._take_placement_groups()
@@ -85,6 +86,7 @@ class Installation:
         # What was exported with the layer in it is exported again, without.
         for function in self._exported:
             function._last_export_cluster_and_job = None
+            function.__dict__.pop(_MARK, None)
         for metadata in self._exported_actors:
             travel.leave(metadata.modified_class)
             metadata.last_export_cluster_and_job = None
@@ -111,8 +113,9 @@ class Installation:
     def _around_task(self, stock: Any) -> Any:
         @functools.wraps(stock)
         def _remote(function: RemoteFunction, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            if function not in self._exported:
+            if getattr(function, _MARK, None) is not self:
                 function._last_export_cluster_and_job = None  # exported before we were here: again, with the layer in it
+                setattr(function, _MARK, self)
                 self._exported.add(function)
             return stock(function, args, kwargs, **self._ticketed(options))
 
@@ -134,6 +137,8 @@ class Installation:
 
     def _ticketed(self, options: dict[str, Any]) -> dict[str, Any]:
         """Options that Ray understands, with everything that it does not in a ticket."""
+        if options.keys().isdisjoint(_OURS) and not self.layer.defaults.labels:
+            return options
         strategy = options.get("scheduling_strategy")
         ours = is_ours(strategy) and not self.layer.names_no_node(strategy)
         if isinstance(options.get("label_selector"), Ticket):
@@ -148,7 +153,7 @@ class Installation:
         asked["scheduling_strategy"] = strategy if ours else None
         given = {name: value for name, value in asked.items() if value is not None}
         rewritten = self.layer.rewrite(given, _demand(options))
-        options["label_selector"] = Ticket(rewritten.spec.class_id, rewritten.spec)
+        options["label_selector"] = self.layer.ticket(rewritten)
         if ours:
             node_id = rewritten.node_id
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
@@ -230,6 +235,9 @@ class Installation:
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is old:
                     self._replace(module, name, new)
+
+
+_OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
 
 
 def _without_tokens(stock: Any) -> Any:

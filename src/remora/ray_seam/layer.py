@@ -14,7 +14,7 @@ from remora.model.groups import GroupRequest
 from remora.model.taints import rare_taints
 from remora.ray_seam.proxy import Ticket
 from remora.ray_seam.waiting import Waiting
-from remora.wire.classes import IDLE_SECONDS, ClassSpec
+from remora.wire.classes import IDLE_SECONDS
 from remora.wire.groups import encode_group
 from remora.wire.options import Defaults, Rewritten, rewrite
 from remora.wire.tokens import class_token
@@ -31,10 +31,10 @@ class Layer:
         self.defaults = defaults
         self.waiting = Waiting(lambda keys: ray.get(self.controller().waiting.remote(keys)))
         self.stopped = threading.Event()
-        self._said_at: dict[str, float] = {}
         self._controller: Any = None
         self._alive: set[str] = set()
         self._known: dict[str, Rewritten] = {}
+        self._tickets: dict[str, Ticket] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
         plain = rewrite({}, defaults)
         self._plain = Ticket(plain.spec.class_id, plain.spec)
@@ -53,20 +53,24 @@ class Layer:
                 self._known[key] = found
         return found
 
+    def ticket(self, rewritten: Rewritten) -> Ticket:
+        """One for each class: it remembers when the class was last mentioned."""
+        spec = rewritten.spec
+        found = self._tickets.get(spec.class_id)
+        if found is None:
+            found = self._tickets[spec.class_id] = Ticket(spec.class_id, spec)
+        return found
+
     def token(self, ticket: Ticket, resources: Mapping[str, float]) -> str:
-        """The token to take; the controller is told of its class."""
+        """The token to take. The controller is told of its class, one way and once in a while in this process: no call on
+        the way of a task."""
         if self.defaults.rare:
             ticket = self._for_rare(ticket, resources)
-        if ticket.spec is not None:
-            self.ensure(ticket.spec)
-        return class_token(ticket.class_id)
-
-    def ensure(self, spec: ClassSpec) -> None:
-        """One way, and once in a while in this process: no call on the way of a task."""
         now = time.monotonic()
-        if now - self._said_at.get(spec.class_id, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
-            self.controller().ensure.remote(spec.encode())
-            self._said_at[spec.class_id] = now
+        if now - ticket.mentioned_at > _AGAIN_SECONDS and ticket.spec is not None:
+            self.controller().ensure.remote(ticket.spec.encode())
+            ticket.mentioned_at = now
+        return ticket.token
 
     def offer_group(self, request: GroupRequest) -> dict[str, Any]:
         """Which option to create now, or why none. Returns when its tokens can be seen: Ray does not look again at a

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ray import Language
@@ -15,7 +16,7 @@ from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import TAKEN
+from remora.wire.tokens import TAKEN, class_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -26,8 +27,22 @@ RETRIES = "__remora_max_retries__"
 _USUAL_RETRIES = 3
 
 
-def _positions(method: str) -> dict[str, int]:
-    return {name: index - 1 for index, name in enumerate(inspect.signature(getattr(CoreWorker, method)).parameters)}
+class _Signature:
+    """Where the arguments of a call of the core worker stand, and what stands there when they are left out."""
+
+    def __init__(self, method: str) -> None:
+        parameters = list(inspect.signature(getattr(CoreWorker, method)).parameters.values())[1:]
+        self.at = {parameter.name: index for index, parameter in enumerate(parameters)}
+        self._blank = [None if each.default is inspect.Parameter.empty else each.default for each in parameters]
+
+    def in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """All arguments by position, whichever way they came."""
+        if len(args) == len(self._blank):
+            return list(args)
+        call = [*args, *self._blank[len(args) :]]
+        for name, value in kwargs.items():
+            call[self.at[name]] = value
+        return call
 
 
 class Ticket:
@@ -36,11 +51,13 @@ class Ticket:
     ``spec`` is None where the class is known to exist: work that a guard hands on.
     """
 
-    __slots__ = ("class_id", "spec")
+    __slots__ = ("class_id", "mentioned_at", "spec", "token")
 
     def __init__(self, class_id: str, spec: ClassSpec | None = None) -> None:
         self.class_id = class_id
         self.spec = spec
+        self.token = class_token(class_id)
+        self.mentioned_at = -inf  # when the controller was last told that somebody uses the class
 
 
 STOCK = Ticket("")
@@ -54,9 +71,9 @@ class CoreWorkerProxy:
         self.remora_inner = inner
         self.groups = threading.local()  # the tokens of the bundles of the group that this thread is creating
         self._layer = layer
-        self._task = _positions("submit_task")
-        self._actor = _positions("create_actor")
-        self._group = _positions("create_placement_group")
+        self._task = _Signature("submit_task")
+        self._actor = _Signature("create_actor")
+        self._group = _Signature("create_placement_group")
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.remora_inner, name)
@@ -65,67 +82,53 @@ class CoreWorkerProxy:
         return value
 
     def submit_task(self, *args: Any, **kwargs: Any) -> Any:
-        call = list(args)
-        taken = self._tokenize(call, kwargs, self._task, ("resources",))
+        at = self._task.at
+        call = self._task.in_order(args, kwargs)
+        taken = self._tokenize(call, at, ("resources",))
         if taken is not None:
-            named = _get(call, kwargs, self._task, "name")
-            self._layer.waiting.note(taken, named or _get(call, kwargs, self._task, "function_descriptor").function_name)
-        retries = _get(call, kwargs, self._task, "max_retries")
+            self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
+        retries = call[at["max_retries"]]
         # Only functions in Python have a guard that takes the hidden argument off again.
-        if retries != _USUAL_RETRIES and _get(call, kwargs, self._task, "language") == Language.PYTHON:
-            _set(call, kwargs, self._task, "args", [*_get(call, kwargs, self._task, "args"), RETRIES, retries])
-        return self.remora_inner.submit_task(*call, **kwargs)
+        if retries != _USUAL_RETRIES and call[at["language"]] == Language.PYTHON:
+            call[at["args"]] = [*call[at["args"]], RETRIES, retries]
+        return self.remora_inner.submit_task(*call)
 
     def create_actor(self, *args: Any, **kwargs: Any) -> Any:
-        call = list(args)
+        at = self._actor.at
+        call = self._actor.in_order(args, kwargs)
         # Ray puts an actor that holds nothing on a random node; with a token it holds something, and would be packed.
-        holds = any(_get(call, kwargs, self._actor, "resources").values())
-        if not holds and _get(call, kwargs, self._actor, "scheduling_strategy") == "DEFAULT":
-            _set(call, kwargs, self._actor, "scheduling_strategy", "SPREAD")
-        taken = self._tokenize(call, kwargs, self._actor, ("resources", "placement_resources"))
+        if not any(call[at["resources"]].values()) and call[at["scheduling_strategy"]] == "DEFAULT":
+            call[at["scheduling_strategy"]] = "SPREAD"
+        taken = self._tokenize(call, at, ("resources", "placement_resources"))
         if taken is not None:
-            named = _get(call, kwargs, self._actor, "name")
-            self._layer.waiting.note(taken, named or _get(call, kwargs, self._actor, "function_descriptor").class_name)
-        return self.remora_inner.create_actor(*call, **kwargs)
+            self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
+        return self.remora_inner.create_actor(*call)
 
-    def _tokenize(
-        self, call: list[Any], kwargs: dict[str, Any], at: dict[str, int], amounts: tuple[str, ...]
-    ) -> dict[str, float] | None:
+    def _tokenize(self, call: list[Any], at: dict[str, int], amounts: tuple[str, ...]) -> dict[str, float] | None:
         """Adds the token of the class; what has to be free for it to be placed, or None where it takes no token."""
-        ticket = _get(call, kwargs, at, "label_selector")
+        ticket = call[at["label_selector"]]
         if not isinstance(ticket, Ticket):
             ticket = self._layer.default()
-        _set(call, kwargs, at, "label_selector", None)
-        _set(call, kwargs, at, "fallback_strategy", None)
-        if ticket is STOCK or isinstance(_get(call, kwargs, at, "scheduling_strategy"), PlacementGroupSchedulingStrategy):
+        call[at["label_selector"]] = call[at["fallback_strategy"]] = None
+        if ticket is STOCK or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
             return None
-        token = self._layer.token(ticket, _get(call, kwargs, at, "resources"))
+        token = self._layer.token(ticket, call[at["resources"]])
         taken: dict[str, float] = {}
         for name in amounts:
-            resources = _get(call, kwargs, at, name)
+            resources = call[at[name]]
             # Placement resources are empty when they are the same as the resources: leave them so.
             if resources or name == "resources":
                 taken = {**resources, token: TAKEN}
-                _set(call, kwargs, at, name, taken)
+                call[at[name]] = taken
         return taken
 
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
-        call = list(args)
-        bundles = _get(call, kwargs, self._group, "bundles")
+        at = self._group.at
+        call = self._group.in_order(args, kwargs)
+        bundles = call[at["bundles"]]
         # Code that got hold of Ray's own function before the layer was there says no classes.
         tokens = getattr(self.groups, "tokens", None) or [self._layer.token(self._layer.default(), each) for each in bundles]
         made = [{**bundle, token: TAKEN} for bundle, token in zip(bundles, tokens, strict=True)]
-        _set(call, kwargs, self._group, "bundles", made)
-        self._layer.waiting.note_group(made, f"placement group {_get(call, kwargs, self._group, 'name') or ''}".rstrip())
-        return self.remora_inner.create_placement_group(*call, **kwargs)
-
-
-def _get(call: list[Any], kwargs: dict[str, Any], at: dict[str, int], name: str) -> Any:
-    return call[at[name]] if at[name] < len(call) else kwargs.get(name)
-
-
-def _set(call: list[Any], kwargs: dict[str, Any], at: dict[str, int], name: str, value: Any) -> None:
-    if at[name] < len(call):
-        call[at[name]] = value
-    else:
-        kwargs[name] = value
+        call[at["bundles"]] = made
+        self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())
+        return self.remora_inner.create_placement_group(*call)

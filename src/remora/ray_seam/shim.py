@@ -16,27 +16,28 @@ import ray
 from remora.ray_seam.proxy import CoreWorkerProxy
 
 
-class WorkerView:
-    """The process's worker, with a core worker that adds tokens."""
+def view_of(worker: Any, wrap: Callable[[Any], CoreWorkerProxy]) -> Any:
+    """The process's worker, with a core worker that adds tokens.
 
-    def __init__(self, wrap: Callable[[Any], CoreWorkerProxy]) -> None:
-        object.__setattr__(self, "_wrap", wrap)
-        object.__setattr__(self, "_proxy", None)
+    The view shares the worker's own attributes, so that everything but the core worker is as fast as it was.
+    """
+    held: list[CoreWorkerProxy] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(ray._private.worker.global_worker, name)
+    class WorkerView(type(worker)):  # type: ignore[misc]
+        @property
+        def core_worker(self) -> Any:
+            real = worker.__dict__["core_worker"]
+            if not held or held[0].remora_inner is not real:  # the worker connected anew
+                held[:] = [wrap(real)]
+            return held[0]
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(ray._private.worker.global_worker, name, value)
+        @core_worker.setter
+        def core_worker(self, value: Any) -> None:
+            worker.__dict__["core_worker"] = value
 
-    @property
-    def core_worker(self) -> Any:
-        real = ray._private.worker.global_worker.core_worker
-        proxy = self._proxy
-        if proxy is None or proxy.remora_inner is not real:  # the worker connected anew
-            proxy = self._wrap(real)
-            object.__setattr__(self, "_proxy", proxy)
-        return proxy
+    view = object.__new__(WorkerView)
+    view.__dict__ = worker.__dict__
+    return view
 
 
 class _View:
@@ -54,6 +55,6 @@ class _View:
         return importlib.import_module, (self.__dict__["_module"].__name__,)
 
 
-def ray_with(worker: WorkerView) -> Any:
+def ray_with(worker: Any) -> Any:
     """``ray``, but for ``ray._private.worker.global_worker``."""
     return _View(ray, _private=_View(ray._private, worker=_View(ray._private.worker, global_worker=worker)))

@@ -55,19 +55,20 @@ class Waiting:
         self._say = say
         self._lock = threading.Lock()
         self._noted: dict[str, _Noted] = {}
-        self._seen: dict[tuple[Any, ...], str] = {}
+        self._quick: dict[tuple[Any, ...], str] = {}
         self._something = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
 
-    def note(self, resources: Mapping[str, float], what: str) -> None:
-        """On the way of every task: a dictionary lookup or two."""
-        quick = (what, *resources.items())
-        key = self._seen.get(quick)
-        if key is None:
-            key = self._first((resources,), quick)
-        if key not in self._noted:
-            self._start(key, f"{what} ({_amounts(resources)})")
+    def note(self, resources: dict[str, float], descriptor: Any, name: str) -> None:
+        """On the way of every task: what was noted before costs a lookup."""
+        quick = (id(descriptor), name, next(reversed(resources)), *resources.values())  # the last is the token
+        if quick not in self._quick:
+            key = shape_key((resources,))
+            named = name or descriptor.class_name or descriptor.function_name
+            self._start(key, f"{named} ({_amounts(resources)})")
+            if len(self._quick) < 10 * _MOST_NOTED:
+                self._quick[quick] = key
 
     def note_group(self, bundles: Sequence[Mapping[str, float]], what: str) -> None:
         self._start(shape_key(bundles), what)
@@ -75,12 +76,6 @@ class Waiting:
     def stop(self) -> None:
         self._stopped.set()
         self._something.set()
-
-    def _first(self, shapes: tuple[Mapping[str, float], ...], quick: tuple[Any, ...]) -> str:
-        key = shape_key(shapes)
-        if len(self._seen) < _MOST_NOTED:
-            self._seen[quick] = key
-        return key
 
     def _start(self, key: str, what: str) -> None:
         with self._lock:
@@ -113,6 +108,7 @@ class Waiting:
     def _forget(self, key: str) -> None:
         with self._lock:
             self._noted.pop(key, None)
+            self._quick = {quick: noted for quick, noted in self._quick.items() if noted != key}
             if not self._noted:
                 self._something.clear()
 
