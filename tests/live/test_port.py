@@ -135,9 +135,9 @@ def test_what_is_put_is_remembered_until_it_is_deleted(body: Any) -> None:
     port.put("test/two", b"2")
     port.put("test/one", b"one")
     assert (port.get("test/one"), port.keys("test/")) == (b"one", ["test/one", "test/two"])
-    port.delete("test/one")
-    port.delete("test/one")
-    port.delete("test/two")
+    port.put("test/one", None)
+    port.put("test/one", None)
+    port.put("test/two", None)
     assert port.keys("test/") == []
 
 

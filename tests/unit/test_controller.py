@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remora import Exists, InvalidStrategyError, UnknownNameError, actor_affinity, label_in, node_affinity
+from remora import Exists, UnknownNameError, label_in, node_affinity
 from remora.controller.core import Controller
 from remora.seam.memory import MemoryPort
 from remora.seam.port import Observation
@@ -246,8 +246,3 @@ def test_the_defaults_of_a_job_hold_unless_a_call_says_otherwise():
     defaults = Defaults.parse({"zone": "a"}, {"gpu": Exists()})
     assert rewrite({}, defaults).spec == spec(label_selector={"zone": "a"}, tolerations={"gpu": "exists()"})
     assert rewrite({"label_selector": {"zone": "b"}, "tolerations": {}}, defaults).spec == IN_B
-
-
-def test_affinity_between_actors_is_refused_until_a_live_cluster_can_do_it():
-    with pytest.raises(InvalidStrategyError, match="not yet on a live cluster"):
-        rewrite({"scheduling_strategy": actor_affinity(label_in("type", ["cat"]))}, Defaults())

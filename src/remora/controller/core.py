@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
 from remora.controller.journal import Journal
+from remora.controller.leases import Leases
 from remora.controller.memory import Memory, Overrides
 from remora.controller.roster import Roster
 from remora.controller.steering import Steering, Tokens
 from remora.errors import UnknownNameError
 from remora.kernel.classes import offered
-from remora.kernel.cluster import Cluster
+from remora.kernel.cycle import Scheduler
 from remora.kernel.explain import Explanation
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible
@@ -22,12 +24,15 @@ from remora.model.groups import GroupRequest
 from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
 from remora.model.taints import rare_resources, rare_taints, split_taints
-from remora.seam.port import Demand, NodeView, Observation, Port
+from remora.seam.port import Demand, NodeView, Observation, Port, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
-from remora.wire.tokens import OFFERED, class_of_token, class_token, is_real
+from remora.wire.leases import Ask
+from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_real, lease_token, slot_of_token
 
 _SWEEP_SECONDS = 1.0
+_FRESH_SECONDS = 0.2
+_ALL_ACTORS_SECONDS = 15.0
 
 
 def utc_seconds() -> float:
@@ -51,17 +56,23 @@ class Controller:
         self.memory = Memory(port)
         self.roster = Roster(self.memory, now())
         self.journal = Journal(port)
-        self.cluster = Cluster()
+        self.scheduler = Scheduler()
+        self.cluster = self.scheduler.cluster
         self.nodes: dict[str, NodeView] = {}
         self.demands: tuple[Demand, ...] = ()
         self.rare: frozenset[str] = frozenset()
         self.steering = Steering(port, self._note)
+        self.leases = Leases(port, self.scheduler, self._note, now, self._token_on)
+        self.inbox: deque[Work | None] = deque([None])  # filled from other threads
+        self._observed_at = self._looked_at = 0.0
         self._swept_at = now()
         self._note("controller", "", f"the controller started; it remembers {_count(len(self.memory.classes), 'class')}")
 
     def round(self) -> None:
         """Observe, decide, steer."""
         self._take_over(self.port.observe())
+        self._read_inbox()
+        self.scheduler.settle()
         self._wake_and_sweep()
         wanted = self._wanted()
         awake = frozenset(map(class_token, self.roster.offered))
@@ -77,6 +88,15 @@ class Controller:
             for node_id in nodes:
                 self.steering.write(node_id, {class_token(spec.class_id): OFFERED})
         return nodes
+
+    def place(self, ask: Ask, job_id: str) -> tuple[str, str | None]:
+        """A slot for one actor or task, and the node that was chosen for it, if there is one now."""
+        if self.now() - self._observed_at > _FRESH_SECONDS:
+            self._take_over(self.port.observe())
+        slot, node_id = self.leases.place(ask, job_id)
+        if node_id is not None:
+            self.steering.write(node_id, {lease_token(slot): TAKEN})
+        return slot, node_id
 
     def offer_group(self, request: GroupRequest) -> GroupOffer:
         """Which option of a placement group to create now: the first that would fit if nothing else ran, with its tokens
@@ -113,7 +133,7 @@ class Controller:
         self.journal.clear()
         left = self.steering.withdraw()
         for key in self.port.keys(""):
-            self.port.delete(key)
+            self.port.put(key, None)
         return left
 
     def find_node(self, node_id: str | None = None, address: str | None = None) -> str:
@@ -132,16 +152,20 @@ class Controller:
 
     def _take_over(self, observation: Observation) -> None:
         """Make the kernel's picture that of the cluster."""
+        self._observed_at = self.now()
         views = {view.node_id: view for view in observation.nodes}
+        self.nodes = views
         self.rare = next((rare_resources(view.labels) for view in views.values() if view.is_head), self.rare)
         for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
-            self.cluster.remove_node(self.cluster.nodes.get(node_id))
+            self.leases.node_left(node_id)
+            self.scheduler.remove_node(node_id)
             self._note("node", node_id, "the node left")
             self.steering.forget(node_id)
             self.memory.forget_node(node_id)
+        promised = self.leases.taken()
         for node_id, view in views.items():
             labels, taints = self._marks(view)
-            total, available = _real(view.total), _real(view.available)
+            total, available = _real(view.total), _less(_real(view.available), promised.get(node_id))
             node = self.cluster.nodes.by_id.get(node_id)
             if node is None:
                 node = self.cluster.add_node(node_id, total, _pairs(labels), _pairs(taints))
@@ -153,8 +177,24 @@ class Controller:
             if node.taints != taints:
                 self.cluster.nodes.retaint(node, _pairs(taints), [key for key in node.taints if key not in taints])
             self.cluster.observe_node(node, total, available)
-        self.nodes = views
         self.demands = observation.demands
+
+    def _read_inbox(self) -> None:
+        """What the feeds told since the last round; all actors after a break, and once in a while."""
+        first = not self._looked_at
+        if self.now() - self._looked_at > _ALL_ACTORS_SECONDS:
+            self._looked_at = self.now()
+            self.inbox.clear()
+            self.leases.see_all(self.port.actors())
+            if first:
+                self.leases.remember()
+        while self.inbox:
+            work = self.inbox.popleft()
+            if work is not None:
+                self.leases.see(work)
+
+    def _token_on(self, name: str) -> str | None:
+        return next((node_id for node_id, view in self.nodes.items() if view.total.get(name)), None)
 
     def _wake_and_sweep(self) -> None:
         """Classes that are waited for are offered, and those that nobody uses are not."""
@@ -186,6 +226,13 @@ class Controller:
             token = class_token(class_id)
             for number in members(offered(self.cluster, spec.choices, spec.demand)):
                 wanted[self.cluster.nodes.at(number).node_id][token] = OFFERED
+        for node_id, token in self.leases.tokens():
+            wanted[node_id][token] = TAKEN
+        for node_id, view in self.nodes.items():
+            for name, total in view.total.items():
+                slot = slot_of_token(name)
+                if slot is not None and self.leases.is_strange(slot):
+                    wanted[node_id][name] = total
         return wanted
 
     def _overrides(self, node_id: str) -> Overrides:
@@ -214,6 +261,12 @@ def _count(number: int, what: str) -> str:
 def _real(amounts: Mapping[str, float]) -> Resources:
     """What a node has beside tokens. Ray reports floats, so whole units may be missed by a hair."""
     return Resources({name: round(amount * UNIT) for name, amount in amounts.items() if is_real(name)})
+
+
+def _less(available: Resources, promised: Resources | None) -> Resources:
+    return (
+        available if promised is None else Resources({name: units - promised.get(name, 0) for name, units in available.items()})
+    )
 
 
 def _overridden(static: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

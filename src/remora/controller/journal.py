@@ -35,5 +35,5 @@ class Journal:
 
     def clear(self) -> None:
         self._entries.clear()
-        self._port.delete(_KEY)
+        self._port.put(_KEY, None)
         self._unsaved = False

@@ -40,7 +40,7 @@ class Memory:
         self.classes[spec.class_id] = spec
 
     def forget_class(self, class_id: str) -> None:
-        self._port.delete(_CLASS + class_id)
+        self._port.put(_CLASS + class_id, None)
         del self.classes[class_id]
 
     def set_overrides(self, node_id: str, overrides: Overrides) -> None:
@@ -49,11 +49,11 @@ class Memory:
 
     def forget_node(self, node_id: str) -> None:
         if self.overrides.pop(node_id, None) is not None:
-            self._port.delete(_NODE + node_id)
+            self._port.put(_NODE + node_id, None)
 
     def forget_all(self) -> None:
         for key in [*self._port.keys(_CLASS), *self._port.keys(_NODE)]:
-            self._port.delete(key)
+            self._port.put(key, None)
         self.classes.clear()
         self.overrides.clear()
 

@@ -87,7 +87,7 @@ class Steering:
         self._latest.pop(node_id, None)
         for name in list(self._holds.pop(node_id, {})):
             self._drop(node_id, name)
-        self._port.delete(fence_key(node_id))
+        self._port.put(fence_key(node_id), None)
 
     def withdraw(self) -> list[str]:
         """Take every token from every node; which nodes still have tokens that something holds."""
@@ -130,4 +130,4 @@ class Steering:
 
     def _drop(self, node_id: str, name: str) -> None:
         self._port.let_go(name)
-        self._port.delete(f"{_HOLD}{node_id}/{name}")
+        self._port.put(f"{_HOLD}{node_id}/{name}", None)

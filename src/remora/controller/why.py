@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from remora.controller.core import Controller
-from remora.kernel.explain import Explanation, explain
+from remora.controller.leases import Lease
+from remora.kernel.explain import RESOURCES, Explanation, explain
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible
 from remora.kernel.placement import feasible
@@ -18,7 +19,8 @@ from remora.model.resources import UNIT, Resources
 from remora.model.strategies import TASK
 from remora.seam.port import ENDED, GROUP, RUNNING, Work
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import class_of_token, is_real
+from remora.wire.leases import LEASE_LABEL
+from remora.wire.tokens import class_of_token, is_real, slot_of_token
 
 Shape = Mapping[str, float]
 
@@ -34,6 +36,9 @@ _STEPS = {
 def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str = "") -> dict[str, Any]:
     """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``refusals``, ``case``, and ``busy``: whether it only
     has to wait until something else ends."""
+    lease = next((found for shape in shapes for name in shape if (found := _lease(controller, name)) is not None), None)
+    if lease is not None:
+        return _why_leased(controller, lease)
     specs = [_spec(controller, shape) for shape in shapes]
     known = [spec for spec in specs if spec is not None]
     resources = [real(shape) for shape in shapes]
@@ -71,12 +76,35 @@ def why_work(controller: Controller, work: Work) -> dict[str, Any]:
         return row | _row("", Explanation(_STEPS[work.detail]))
     if any(name.rpartition("_group_")[1] for shape in work.shapes for name in shape):
         return row | _row("", Explanation("its placement group has no room for it yet, or is not placed yet"))
+    slot = work.labels.get(LEASE_LABEL)
+    if slot is not None and slot in controller.leases.by_slot:
+        return row | _why_leased(controller, controller.leases.by_slot[slot])
     return row | why_waiting(controller, work.shapes, work.strategy)
 
 
 def real(shape: Shape) -> Resources:
     """What is asked for beside tokens."""
     return Resources({name: round(amount * UNIT) for name, amount in shape.items() if is_real(name)})
+
+
+def _lease(controller: Controller, name: str) -> Lease | None:
+    slot = slot_of_token(name)
+    return controller.leases.by_slot.get(slot) if slot is not None else None
+
+
+def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
+    request = lease.ask.request
+    terms = [f"{each.owner}s with {term.show()}" for each in request.affinities for term in each.expressions]
+    wants = ", ".join(filter(None, [str(request.choices[0].selector) if request.choices[0].selector.terms else "", *terms]))
+    node_id = controller.leases.node_of(lease)
+    if node_id is not None:
+        return _row(wants, Explanation(f"decided {node_id[:12]}, it is about to start there"), busy=True)
+    if lease.unplaced:
+        return _row(
+            wants, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
+        )
+    why = controller.scheduler.explain(lease.workload)
+    return _row(wants, why, busy=why.case == RESOURCES)
 
 
 def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:

@@ -137,6 +137,14 @@ class Cluster:
             for scope, labels in refused_by(request):
                 self.refusals.remove(scope, labels, number)
 
+    def rename(self, workload: Workload, workload_id: str) -> None:
+        """It is known by another id from now on."""
+        if workload.placed:
+            del self.placed[workload.workload_id]
+            del self.on_node[workload.node][workload.workload_id]
+            self.placed[workload_id] = self.on_node[workload.node][workload_id] = workload
+        workload.workload_id = workload_id
+
     def place_group(self, group: Group, option: int, hosts: list[Host]) -> None:
         journal: shares.Journal = []
         old = group.hosts if group.hosts and group.option == option else [None] * len(hosts)

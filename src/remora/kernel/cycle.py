@@ -86,7 +86,7 @@ class Scheduler:
     def submit(self, workload_id: str, request: Request, labels: Labels = ()) -> Workload:
         if request.cluster is not None:
             self.cluster.tree.get(request.cluster)
-        workload = Workload(workload_id, request, labels, self._next())
+        workload = Workload(workload_id, request, labels, self.next_order())
         line = self.waiting.get(request)
         # Behind an equal one that waits it waits too, unless placed work tells them apart by their labels.
         if (line is None or self.cluster.refusals) and self._try(workload):
@@ -99,7 +99,7 @@ class Scheduler:
     def submit_group(self, group_id: str, request: GroupRequest) -> Group:
         if request.cluster is not None:
             self.cluster.tree.get(request.cluster)
-        group = Group(group_id, request, self._next())
+        group = Group(group_id, request, self.next_order())
         if not self._try_group(group):
             self.waiting[group] = deque()
         elif self.cluster.stirred:
@@ -143,7 +143,7 @@ class Scheduler:
         """Reserved now or queued; refused when its parent could never hold it."""
         tree = self.cluster.tree
         tree.made += 1
-        vcluster = VCluster(f"vc-{tree.made}", spec, parent, priority, self._next(), tolerations or Tolerations())
+        vcluster = VCluster(f"vc-{tree.made}", spec, parent, priority, self.next_order(), tolerations or Tolerations())
         tree.add(vcluster)
         self.queue.append(vcluster)
         self.queue.sort(key=_rank)
@@ -353,7 +353,7 @@ class Scheduler:
     def _followers(self) -> bool:
         return any(isinstance(entry, Request) and entry.follows for entry in self.waiting)
 
-    def _next(self) -> int:
+    def next_order(self) -> int:
         self._order += 1
         return self._order
 

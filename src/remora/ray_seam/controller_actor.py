@@ -19,9 +19,11 @@ from remora.ray_seam import hooks
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.proxy import STOCK
 from remora.ray_seam.ray_port import RayPort
+from remora.seam.port import Work
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import FENCE_SECONDS
 from remora.wire.groups import decode_group
+from remora.wire.leases import decode_ask
 from remora.wire.shapes import shape_key
 
 FULL_ROUND_SECONDS = 1.0
@@ -44,8 +46,12 @@ class ControllerActor:
         self._awake = threading.Event()
         self._core = Controller(RayPort())
         self._core.round()
-        self._core.port.watch(self._awake.set)
+        self._core.port.watch(self._told)
         threading.Thread(target=self._rounds, name="rounds", daemon=True).start()
+
+    def _told(self, work: Work | None) -> None:
+        self._core.inbox.append(work)
+        self._awake.set()
 
     def _rounds(self) -> None:
         while not self._stopped:
@@ -65,6 +71,21 @@ class ControllerActor:
     def ensure(self, data: bytes) -> list[str]:
         with self._lock:
             return self._core.ensure(ClassSpec.decode(data))
+
+    def place(self, text: str, job_id: str) -> tuple[str, str | None]:
+        with self._lock:
+            placed = self._core.place(decode_ask(text), job_id)
+        self._awake.set()  # others may follow it
+        return placed
+
+    def claim(self, slot: str, actor_id: str) -> None:
+        with self._lock:
+            self._core.leases.claim(slot, actor_id)
+
+    def give_up(self, slot: str) -> None:
+        with self._lock:
+            self._core.leases.give_up(slot)
+        self._awake.set()
 
     def offer_group(self, data: bytes) -> dict[str, Any]:
         with self._lock:

@@ -1,6 +1,6 @@
-"""What GCS publishes about nodes, actors and jobs, as one signal: something changed, look again.
+"""What GCS publishes about nodes, actors and jobs: which actor changed, or that something did.
 
-The feeds only say *when* to look; what is true is read from the tables. So a lost message costs a moment, never the truth.
+A lost message costs a moment, never the truth: after every break, and once in a while anyway, the tables are read whole.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ray.core.generated.gcs_pb2 import ActorTableData
+
+from remora.ray_seam.lookup import actor_from
+from remora.seam.port import Work
+
 _RETRY_SECONDS = 1.0
 _BATCH = 1_000
 
@@ -20,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Feeds:
     """One thread with the three subscriptions, until it is stopped."""
 
-    def __init__(self, gcs_address: str, wake: Callable[[], None]) -> None:
+    def __init__(self, gcs_address: str, wake: Callable[[Work | None], None]) -> None:
         self._address = gcs_address
         self._wake = wake
         self._loop = asyncio.new_event_loop()
@@ -50,9 +55,10 @@ class Feeds:
             try:
                 feed = kind(address=self._address)
                 await feed.subscribe()
-                self._wake()  # what happened before we listened
-                while await feed.poll(batch_size=_BATCH):
-                    self._wake()
+                self._wake(None)  # what happened before we listened
+                while messages := await feed.poll(batch_size=_BATCH):
+                    for key, message in messages:
+                        self._wake(actor_from(message, key.hex()) if isinstance(message, ActorTableData) else None)
             except Exception:  # noqa: BLE001 - GCS may be away for a while; the rounds go on meanwhile
                 _log.info("a feed of GCS broke; subscribing again", exc_info=True)
             await asyncio.sleep(_RETRY_SECONDS)

@@ -13,17 +13,18 @@ from typing import Any
 import ray.remote_function
 from ray._common import ray_option_utils
 from ray._private.auto_init_hook import auto_init_ray
-from ray.actor import ActorClass
+from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from remora.errors import InvalidStrategyError
 from remora.model.groups import Bundle
 from remora.model.labels import parse_workload_labels
 from remora.model.requests import parse_fallbacks
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
 from remora.model.selectors import LabelSelector
-from remora.model.strategies import parse_strategies
+from remora.model.strategies import handle_id, parse_strategies
 from remora.model.taints import Tolerations
 from remora.ray_seam import names, travel
 from remora.ray_seam.late import LateGroup, create_later, late_key
@@ -117,7 +118,7 @@ class Installation:
                 function._last_export_cluster_and_job = None  # exported before we were here: again, with the layer in it
                 setattr(function, _MARK, self)
                 self._exported.add(function)
-            return stock(function, args, kwargs, **self._ticketed(options))
+            return stock(function, args, kwargs, **self._ticketed(options, is_actor=False))
 
         return _remote
 
@@ -131,11 +132,11 @@ class Installation:
                 travel.board(metadata.modified_class, self.layer.defaults)
                 metadata.last_export_cluster_and_job = None
                 self._exported_actors.add(metadata)
-            return stock(actor_class, args, kwargs, **self._ticketed(options))
+            return stock(actor_class, args, kwargs, **self._ticketed(options, is_actor=True))
 
         return _remote
 
-    def _ticketed(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _ticketed(self, options: dict[str, Any], *, is_actor: bool) -> dict[str, Any]:
         """Options that Ray understands, with everything that it does not in a ticket."""
         if options.keys().isdisjoint(_OURS) and not self.layer.defaults.labels:
             return options
@@ -145,15 +146,25 @@ class Installation:
             return options
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
         if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
-            if self.layer.defaults.labels and options.get("_labels") is None:
-                options["_labels"] = dict(self.layer.defaults.labels)
-            return options
+            if not self.layer.defaults.labels:
+                return options
+            if not is_actor:  # a call for each task would be too dear for what nobody asked for by name
+                options.setdefault("_labels", dict(self.layer.defaults.labels))
+                return options
         for name in ("label_selector", "fallback_strategy"):
             asked[name] = options.pop(name, None)
-        asked["scheduling_strategy"] = strategy if ours else None
+        in_group = isinstance(strategy, PlacementGroupSchedulingStrategy)
+        asked["scheduling_strategy"] = None if in_group else strategy
         given = {name: value for name, value in asked.items() if value is not None}
         rewritten = self.layer.rewrite(given, _demand(options))
-        options["label_selector"] = self.layer.ticket(rewritten)
+        lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
+        if lease is not None and lease.placement.affinities and in_group:
+            raise InvalidStrategyError(
+                "affinity inside a placement group: its bundles lie where they lie already; give either affinity= or a group, "
+                "for example scheduling_strategy=actor_affinity(label_in('type', ['cat']))"
+            )
+        plain = self.layer.ticket(rewritten)
+        options["label_selector"] = plain if lease is None else Ticket(plain.class_id, plain.spec, lease)
         if ours:
             node_id = rewritten.node_id
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
@@ -300,3 +311,8 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "affinity": _checking(lambda value: parse_strategies(None, value)),
     "scheduling_strategy": _checking(_check_strategy),
 }
+
+
+@handle_id.register
+def _(handle: ActorHandle) -> str:
+    return str(handle._actor_id.hex())

@@ -12,10 +12,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.model.groups import GroupRequest
 from remora.model.taints import rare_taints
-from remora.ray_seam.proxy import Ticket
+from remora.ray_seam.proxy import Given, Ticket
 from remora.ray_seam.waiting import Waiting
 from remora.wire.classes import IDLE_SECONDS
 from remora.wire.groups import encode_group
+from remora.wire.leases import encode_ask
 from remora.wire.options import Defaults, Rewritten, rewrite
 from remora.wire.tokens import class_token
 
@@ -71,6 +72,32 @@ class Layer:
             self.controller().ensure.remote(ticket.spec.encode())
             ticket.mentioned_at = now
         return ticket.token
+
+    def place(
+        self,
+        asked: Rewritten,
+        kind: str,
+        held: Mapping[str, float],
+        demand: Mapping[str, float],
+        namespace: str | None,
+    ) -> Given:
+        """One call: the kernel decides where this one goes."""
+        context = ray.get_runtime_context()
+        keys = rare_taints((name for name, amount in demand.items() if amount), self.defaults.rare)
+        text = encode_ask(asked.ask(kind, held, demand, namespace or context.namespace, keys))
+        slot, node_id = ray.get(self.controller().place.remote(text, context.get_job_id()))
+        return Given(slot, node_id, text)
+
+    def claim(self, slot: str, actor_id: str) -> None:
+        self.controller().claim.remote(slot, actor_id)
+
+    def give_up(self, slot: str) -> None:
+        self.controller().give_up.remote(slot)
+
+    def give_up_when_done(self, slot: str, made: Any) -> None:
+        """A task has ended when its first result is there. Of one that streams, the controller sees it later."""
+        if isinstance(made, list) and made:
+            made[0]._on_completed(lambda _: self.give_up(slot))
 
     def offer_group(self, request: GroupRequest) -> dict[str, Any]:
         """Which option to create now, or why none. Returns when its tokens can be seen: Ray does not look again at a

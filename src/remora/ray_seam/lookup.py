@@ -35,9 +35,13 @@ class Lookup:
                 return found
         return self._named(text)
 
+    def actors(self) -> list[Work]:
+        table = (gcs_pb2.ActorTableData.FromString(data) for data in _accessor().get_actor_table(None, None))
+        return [actor_from(data) for data in table if data.state != gcs_pb2.ActorTableData.DEAD]
+
     def _job(self, job_id: str) -> list[Work]:
         table = _accessor().get_actor_table(JobID.from_hex(job_id), None)
-        actors = [_actor(gcs_pb2.ActorTableData.FromString(data)) for data in table]
+        actors = [actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table]
         filters = gcs_service_pb2.GetTaskEventsRequest.Filters(exclude_driver=True)
         filters.job_filters.add(predicate=gcs_service_pb2.EQUAL, job_id=bytes.fromhex(job_id))
         groups = [group for group in self._groups() if group.job_id == job_id]
@@ -46,7 +50,7 @@ class Lookup:
 
     def _actor(self, actor_id: str) -> list[Work]:
         data = _accessor().get_actor_info(ActorID.from_hex(actor_id))
-        return [_actor(gcs_pb2.ActorTableData.FromString(data))] if data else []
+        return [actor_from(gcs_pb2.ActorTableData.FromString(data))] if data else []
 
     def _group(self, group_id: str) -> list[Work]:
         data = _accessor().get_placement_group_info(PlacementGroupID(bytes.fromhex(group_id)))
@@ -64,7 +68,7 @@ class Lookup:
 
     def _named(self, name: str) -> list[Work]:
         actors = (gcs_pb2.ActorTableData.FromString(data) for data in _accessor().get_actor_table(None, None))
-        found = [_actor(data) for data in actors if name in (data.name, data.class_name)]
+        found = [actor_from(data) for data in actors if name in (data.name, data.class_name)]
         found += [group for group in self._groups() if group.name == name]
         filters = gcs_service_pb2.GetTaskEventsRequest.Filters(exclude_driver=True)
         filters.task_name_filters.add(predicate=gcs_service_pb2.EQUAL, task_name=name)
@@ -87,7 +91,8 @@ class Lookup:
         return [_task(event) for event in ordered if event.HasField("task_info")]
 
 
-def _actor(data: Any) -> Work:
+def actor_from(data: Any, actor_id: str = "") -> Work:
+    """What the feed tells has no id, labels or resources: only what changes."""
     state = gcs_pb2.ActorTableData.ActorState.Name(data.state)
     kinds = {"ALIVE": RUNNING, "DEAD": ENDED}
     detail = state
@@ -95,7 +100,7 @@ def _actor(data: Any) -> Work:
         detail = f"DEAD: {getattr(getattr(data.death_cause, cause), 'error_message', '') or cause}"
     return Work(
         kind=ACTOR,
-        work_id=data.actor_id.hex(),
+        work_id=actor_id or data.actor_id.hex(),
         name=data.name or data.class_name,
         job_id=data.job_id.hex(),
         state=kinds.get(state, WAITING),
@@ -103,6 +108,7 @@ def _actor(data: Any) -> Work:
         shapes=(dict(data.required_resources),),
         node_ids=_ids([data.node_id or data.address.node_id]) if state == "ALIVE" else (),
         namespace=data.ray_namespace,
+        labels=dict(data.labels),
     )
 
 

@@ -22,6 +22,7 @@ class Name(NamedTuple):
     parameters: tuple[str, ...] = ()
 
 
+_ACTOR = ("placement_resources", "labels", "name", "ray_namespace", "function_descriptor")
 _SCHEDULED = ("resources", "scheduling_strategy", "label_selector", "fallback_strategy")
 
 TOUCHED = (
@@ -37,9 +38,15 @@ TOUCHED = (
     Name("ray.actor", "ray", "the name through which it finds the core worker"),
     Name("ray.util.placement_group", "placement_group", "takes the new options"),
     Name("ray._raylet", "CoreWorker.submit_task", "the last step of a task", (*_SCHEDULED, "args", "max_retries")),
-    Name("ray._raylet", "CoreWorker.create_actor", "the last step of an actor", (*_SCHEDULED, "placement_resources")),
+    Name(
+        "ray._raylet",
+        "CoreWorker.create_actor",
+        "the last step of an actor",
+        (*_SCHEDULED, "placement_resources", "labels", "name"),
+    ),
     Name("ray._raylet", "CoreWorker.create_placement_group", "the last step of a placement group", ("bundles",)),
     Name("ray._raylet", "Config.initialize", "makes a changed RAY_AUTH_MODE known in this process"),
+    Name("ray._raylet", "ObjectRef._on_completed", "when a task with a lease has ended"),
     Name("ray._raylet", "GcsClient", "internal KV, node table, resource state, resize"),
     Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node and all demand in one call"),
     Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),

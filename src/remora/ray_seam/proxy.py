@@ -6,17 +6,22 @@ whether work goes into a placement group, whose bundles hold the tokens already.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
+from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ray import Language
 from ray._raylet import CoreWorker
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from remora.model.strategies import ACTOR, TASK
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import TAKEN, class_token
+from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL
+from remora.wire.options import Rewritten
+from remora.wire.tokens import TAKEN, class_token, lease_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -48,16 +53,26 @@ class _Signature:
 class Ticket:
     """Carries the class of a request through Ray's own code, in the place of its label selector.
 
-    ``spec`` is None where the class is known to exist: work that a guard hands on.
+    ``spec`` is None where the class is known to exist: work that a guard hands on. ``lease`` is there where the kernel
+    places the work by itself.
     """
 
-    __slots__ = ("class_id", "mentioned_at", "spec", "token")
+    __slots__ = ("class_id", "lease", "mentioned_at", "spec", "token")
 
-    def __init__(self, class_id: str, spec: ClassSpec | None = None) -> None:
+    def __init__(self, class_id: str, spec: ClassSpec | None = None, lease: Rewritten | None = None) -> None:
         self.class_id = class_id
         self.spec = spec
+        self.lease = lease
         self.token = class_token(class_id)
         self.mentioned_at = -inf  # when the controller was last told that somebody uses the class
+
+
+class Given(NamedTuple):
+    """A lease: its slot, the node that was chosen if there is one, and what was asked for."""
+
+    slot: str
+    node_id: str | None
+    text: str
 
 
 STOCK = Ticket("")
@@ -84,18 +99,41 @@ class CoreWorkerProxy:
     def submit_task(self, *args: Any, **kwargs: Any) -> Any:
         at = self._task.at
         call = self._task.in_order(args, kwargs)
-        taken = self._tokenize(call, at, ("resources",))
+        ticket = call[at["label_selector"]]
+        lease = self._lease(call, at, TASK) if isinstance(ticket, Ticket) and ticket.lease is not None else None
+        if lease is not None:
+            taken: dict[str, float] | None = {**call[at["resources"]], lease_token(lease.slot): TAKEN}
+            call[at["resources"]] = taken
+        else:
+            taken = self._tokenize(call, at, ("resources",))
         if taken is not None:
             self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
         retries = call[at["max_retries"]]
         # Only functions in Python have a guard that takes the hidden argument off again.
         if retries != _USUAL_RETRIES and call[at["language"]] == Language.PYTHON:
             call[at["args"]] = [*call[at["args"]], RETRIES, retries]
-        return self.remora_inner.submit_task(*call)
+        if lease is None:
+            return self.remora_inner.submit_task(*call)
+        with self._given_up_on_error(lease.slot):
+            made = self.remora_inner.submit_task(*call)
+        self._layer.give_up_when_done(lease.slot, made)
+        return made
 
     def create_actor(self, *args: Any, **kwargs: Any) -> Any:
         at = self._actor.at
         call = self._actor.in_order(args, kwargs)
+        ticket = call[at["label_selector"]]
+        lease = self._lease(call, at, ACTOR) if isinstance(ticket, Ticket) and ticket.lease is not None else None
+        if lease is not None:
+            # Only to be placed: it does not hold the token, so when it dies it needs it again, and we decide anew.
+            needs = {**(call[at["placement_resources"]] or call[at["resources"]]), lease_token(lease.slot): TAKEN}
+            call[at["placement_resources"]] = needs
+            call[at["labels"]] = {**(call[at["labels"]] or {}), LEASE_LABEL: lease.slot, REQUEST_LABEL: lease.text}
+            self._layer.waiting.note(needs, call[at["function_descriptor"]], call[at["name"]])
+            with self._given_up_on_error(lease.slot):
+                actor_id = self.remora_inner.create_actor(*call)
+            self._layer.claim(lease.slot, actor_id.hex())
+            return actor_id
         # Ray puts an actor that holds nothing on a random node; with a token it holds something, and would be packed.
         if not any(call[at["resources"]].values()) and call[at["scheduling_strategy"]] == "DEFAULT":
             call[at["scheduling_strategy"]] = "SPREAD"
@@ -103,6 +141,28 @@ class CoreWorkerProxy:
         if taken is not None:
             self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
         return self.remora_inner.create_actor(*call)
+
+    def _lease(self, call: list[Any], at: dict[str, int], kind: str) -> Given | None:
+        """A slot for what the kernel places by itself; its node, if it is decided, is a hint for Ray."""
+        if isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
+            return None  # its bundle lies where it lies
+        asked = call[at["label_selector"]].lease
+        call[at["label_selector"]] = call[at["fallback_strategy"]] = None
+        resources = call[at["resources"]]
+        placed = call[at["placement_resources"]] if kind == ACTOR else None
+        namespace = call[at["ray_namespace"]] if kind == ACTOR else None
+        given = self._layer.place(asked, kind, resources, placed or resources, namespace)
+        hint = NodeAffinitySchedulingStrategy(given.node_id, soft=True) if given.node_id else "DEFAULT"
+        call[at["scheduling_strategy"]] = hint
+        return given
+
+    @contextlib.contextmanager
+    def _given_up_on_error(self, slot: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._layer.give_up(slot)
+            raise
 
     def _tokenize(self, call: list[Any], at: dict[str, int], amounts: tuple[str, ...]) -> dict[str, float] | None:
         """Adds the token of the class; what has to be free for it to be placed, or None where it takes no token."""

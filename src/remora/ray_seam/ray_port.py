@@ -54,15 +54,15 @@ class RayPort:
                 raise NodeGoneError(node_id) from error
             raise
 
-    def put(self, key: str, value: bytes) -> None:
-        self._gcs.internal_kv_put(key.encode(), value, True, _NAMESPACE)
+    def put(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._gcs.internal_kv_del(key.encode(), False, _NAMESPACE)
+        else:
+            self._gcs.internal_kv_put(key.encode(), value, True, _NAMESPACE)
 
     def get(self, key: str) -> bytes | None:
         value: bytes | None = self._gcs.internal_kv_get(key.encode(), _NAMESPACE)
         return value
-
-    def delete(self, key: str) -> None:
-        self._gcs.internal_kv_del(key.encode(), False, _NAMESPACE)
 
     def keys(self, prefix: str) -> list[str]:
         return sorted(key.decode() for key in self._gcs.internal_kv_keys(prefix.encode(), _NAMESPACE))
@@ -72,7 +72,12 @@ class RayPort:
 
         return Lookup(self._gcs.address).find(id_or_name)
 
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def actors(self) -> list[Work]:
+        from remora.ray_seam.lookup import Lookup
+
+        return Lookup(self._gcs.address).actors()
+
+    def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         from remora.ray_seam.feeds import Feeds
 
         return Feeds(self._gcs.address, wake).stop

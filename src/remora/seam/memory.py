@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from remora.seam.port import ENDED, Demand, NodeGoneError, NodeView, Observation, Work
+from remora.seam.port import ACTOR, ENDED, Demand, NodeGoneError, NodeView, Observation, Work
 
 
 class MemoryPort:
@@ -16,7 +16,7 @@ class MemoryPort:
         self._demands: list[Demand] = []
         self._kv: dict[str, bytes] = {}
         self._work: list[Work] = []
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes: list[Callable[[Work | None], None]] = []
         self.writes = 0
         self.holds: dict[str, tuple[str, Mapping[str, float]]] = {}
 
@@ -38,14 +38,14 @@ class MemoryPort:
         self._nodes[node_id] = replace(node, total=total, available=available)
         return dict(total)
 
-    def put(self, key: str, value: bytes) -> None:
-        self._kv[key] = value
+    def put(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._kv.pop(key, None)
+        else:
+            self._kv[key] = value
 
     def get(self, key: str) -> bytes | None:
         return self._kv.get(key)
-
-    def delete(self, key: str) -> None:
-        self._kv.pop(key, None)
 
     def keys(self, prefix: str) -> list[str]:
         return sorted(key for key in self._kv if key.startswith(prefix))
@@ -57,7 +57,10 @@ class MemoryPort:
             if id_or_name in (work.work_id, work.name) or (id_or_name == work.job_id and work.state != ENDED)
         ]
 
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def actors(self) -> list[Work]:
+        return [work for work in self._work if work.kind == ACTOR and work.state != ENDED]
+
+    def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         self._wakes.append(wake)
         return lambda: self._wakes.remove(wake)
 
@@ -102,10 +105,10 @@ class MemoryPort:
         self._demands.append(Demand(dict(shape), count))
 
     def submit(self, work: Work) -> None:
-        """Something is known to the cluster under its id."""
-        self._work.append(work)
-        self._wake()
+        """Something is known to the cluster under its id, or is known to have changed."""
+        self._work = [known for known in self._work if known.work_id != work.work_id] + [work]
+        self._wake(work if work.kind == ACTOR else None)
 
-    def _wake(self) -> None:
+    def _wake(self, work: Work | None = None) -> None:
         for wake in self._wakes:
-            wake()
+            wake(work)

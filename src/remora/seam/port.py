@@ -57,6 +57,7 @@ class Work:
     node_ids: tuple[str, ...] = ()
     strategy: str = ""
     namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,11 @@ class Port(Protocol):
         """
         ...
 
-    def put(self, key: str, value: bytes) -> None:
-        """Remember; survives the death of the caller."""
+    def put(self, key: str, value: bytes | None) -> None:
+        """Remember, beyond the death of the caller; None forgets, without error when there is nothing."""
         ...
 
     def get(self, key: str) -> bytes | None: ...
-
-    def delete(self, key: str) -> None:
-        """Forget; no error when there is nothing."""
-        ...
 
     def keys(self, prefix: str) -> list[str]: ...
 
@@ -94,9 +91,13 @@ class Port(Protocol):
         """The task, actor or placement group of this id or name; for the id of a job, all of it that has not ended."""
         ...
 
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call ``wake``, from any thread, soon after a node, an actor or a job has come, changed or gone. Returns how to
-        stop that."""
+    def actors(self) -> list[Work]:
+        """Every actor that has not ended."""
+        ...
+
+    def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
+        """Call ``wake``, from any thread, soon after something has come, changed or gone: with the actor, or with None when
+        it was something else or everything has to be looked at. Returns how to stop that."""
         ...
 
     def hold(self, name: str, node_id: str, amounts: Mapping[str, float]) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from remora.errors import InvalidStrategyError
 from remora.model.groups import Bundle, GroupRequest, parse_group
 from remora.model.labels import Labels, parse_workload_labels
-from remora.model.requests import NodeClass, parse_fallbacks
+from remora.model.requests import NodeClass, Request, parse_fallbacks
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
-from remora.model.strategies import parse_strategies
+from remora.model.strategies import Placement, parse_strategies
 from remora.model.taints import Tolerations, rare_taints
 from remora.wire.classes import ClassSpec
+from remora.wire.leases import Ask
 
 NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
 """The options that Ray does not know; ``label_selector`` and ``fallback_strategy`` it knows, with fewer spellings."""
@@ -41,35 +41,58 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The class, the node that it names (a hint for Ray), and the labels of the work itself."""
+    """The class, the node that it names (a hint for Ray), and the labels of the work itself.
+
+    ``lease``: where it goes depends on what else is placed, or others depend on it; then the kernel places it, by ``choices``
+    and ``placement``.
+    """
 
     spec: ClassSpec
     node_id: str | None
     labels: Labels
+    choices: tuple[NodeClass, ...]
+    placement: Placement
+
+    @property
+    def lease(self) -> bool:
+        return bool(self.labels or self.placement.affinities)
+
+    def ask(self, kind: str, held: Mapping[str, float], demand: Mapping[str, float], namespace: str, keys: list[str]) -> Ask:
+        """What the kernel is asked; ``keys`` are taints that it tolerates besides."""
+        placement = self.placement
+        request = Request(
+            kind=kind,
+            resources=Resources.parse(dict(held)),
+            demand=Resources.parse(dict(demand)),
+            choices=ClassSpec(self.choices).tolerating(keys).choices,
+            wishes=placement.node_wishes,
+            wished_node=placement.pin.node_id if placement.pin is not None and placement.pin.soft else None,
+            affinities=placement.affinities,
+            policy=placement.policy,
+            namespace=namespace,
+        )
+        return Ask(request, self.labels)
 
 
 def rewrite(options: Mapping[str, Any], defaults: Defaults, resources: Mapping[str, float] | None = None) -> Rewritten:
     """All spellings as one class; ``scheduling_strategy`` is given only if ``is_ours``. Raises an InvalidInputError that
     names what is wrong."""
     placement = parse_strategies(options.get("scheduling_strategy"), options.get("affinity"))
-    if placement.affinities:
-        raise InvalidStrategyError(
-            "affinity between actors and tasks is decided by SimCluster, but not yet on a live cluster; use label_selector, "
-            "tolerations or node_affinity(...)"
-        )
     selector = _selector(options, defaults)
     tolerations = Tolerations(options["tolerations"]) if options.get("tolerations") is not None else defaults.tolerations
     choices = [selector, *parse_fallbacks(options.get("fallback_strategy"))]
     terms = placement.node_terms
+    pin = placement.pin.node_id if placement.pin is not None and not placement.pin.soft else None
+    plain = tuple(dict.fromkeys(NodeClass(choice.also(terms), tolerations, placement.node_any, pin) for choice in choices))
     if placement.node_wishes:
         choices = [choice.also(_hard(placement.node_wishes)) for choice in choices] + choices
-    pin = placement.pin.node_id if placement.pin is not None and not placement.pin.soft else None
     classes = tuple(dict.fromkeys(NodeClass(choice.also(terms), tolerations, placement.node_any, pin) for choice in choices))
     demand = Resources.parse(dict(resources or {})) if len(classes) > 1 else EMPTY
     if defaults.ignores_selectors:
-        classes, demand = (NodeClass(LabelSelector(), tolerations, (), pin),), EMPTY
-    labels = options.get("labels")
-    return Rewritten(ClassSpec(classes, demand), pin, defaults.labels if labels is None else parse_workload_labels(labels))
+        plain = classes = (NodeClass(LabelSelector(), tolerations, (), pin),)
+        demand = EMPTY
+    labels = defaults.labels if options.get("labels") is None else parse_workload_labels(options["labels"])
+    return Rewritten(ClassSpec(classes, demand), pin, labels, plain, placement)
 
 
 def is_ours(strategy: Any) -> bool:

@@ -1,7 +1,7 @@
 """Token names, spelled here and nowhere else: custom resources that say where work may run.
 
 A *class* token stands on every node that a class admits; whatever belongs to the class takes the smallest amount of it
-that Ray can count.
+that Ray can count. A *lease* token stands on the one node that the kernel chose for one actor or task.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from remora.model.resources import TOKEN_PREFIX, UNIT
 
 _CLASS = f"{TOKEN_PREFIX}class/"
+_LEASE = f"{TOKEN_PREFIX}lease/"
 _IN_GROUP = "_group_"
 
 OFFERED = 1000.0
@@ -25,6 +26,15 @@ def class_token(class_id: str) -> str:
 def class_of_token(name: str) -> str | None:
     """The class that a resource name stands for, or None when it is not a class token."""
     return name.removeprefix(_CLASS) if name.startswith(_CLASS) and _IN_GROUP not in name else None
+
+
+def lease_token(slot: str) -> str:
+    return _LEASE + slot
+
+
+def slot_of_token(name: str) -> str | None:
+    """The slot that a resource name stands for, or None when it is not a lease token."""
+    return name.removeprefix(_LEASE) if name.startswith(_LEASE) and _IN_GROUP not in name else None
 
 
 def is_token(name: str) -> bool:

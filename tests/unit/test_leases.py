@@ -1,0 +1,233 @@
+"""Leases over the in-memory port: one decision each, steered by tokens, kept through restarts of everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remora import actor_affinity, affinity, anti_affinity, label_in, label_not_in, task_affinity
+from remora.controller.core import Controller
+from remora.controller.leases import CLAIM_SECONDS
+from remora.controller.why import why_work
+from remora.model.strategies import ACTOR, TASK
+from remora.seam.memory import MemoryPort
+from remora.seam.port import ENDED, RUNNING, WAITING, Work
+from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL, Ask, decode_ask, encode_ask
+from remora.wire.options import Defaults, rewrite
+from remora.wire.tokens import TAKEN, lease_token
+
+LONELY: dict[str, Any] = {
+    "labels": {"type": "cat"},
+    "scheduling_strategy": actor_affinity(label_not_in("type", ["cat"], False)),
+}
+WITH_CAT: dict[str, Any] = {"scheduling_strategy": actor_affinity(label_in("type", ["cat"], False))}
+
+
+def ask(kind: str = ACTOR, cpus: float = 1, **options: Any) -> Ask:
+    need = {"CPU": cpus} if cpus else {}
+    return rewrite(options, Defaults()).ask(kind, need, need, "tests", [])
+
+
+class World:
+    """A cluster in memory, a controller, and the actors that were created with its leases."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.port = MemoryPort()
+        for name in ("n1", "n2", "n3"):
+            self.port.join(name, {"CPU": 4})
+        self.restart()
+
+    def restart(self) -> None:
+        """The controller is killed and comes back."""
+        self.controller = Controller(self.port, lambda: self.now)
+        self.controller.round()
+        self.port.watch(self.controller.inbox.append)
+
+    def create(self, **options: Any) -> Work:
+        asked = ask(**options)
+        slot, _ = self.controller.place(asked, "01")
+        labels = {**dict(asked.labels), LEASE_LABEL: slot, REQUEST_LABEL: encode_ask(asked)}
+        actor_id = f"actor-{len(self.port.actors())}-{slot}"
+        work = Work("actor", actor_id, "", "01", WAITING, "PENDING_CREATION", ({},), namespace="tests", labels=labels)
+        self.port.submit(work)
+        self.controller.leases.claim(slot, actor_id)
+        return self.let_start(work)
+
+    def let_start(self, work: Work) -> Work:
+        """As Ray does: it starts where its token is, if it is anywhere."""
+        self.controller.round()
+        node_id = self.token_on(work)
+        if node_id is None:
+            return work
+        return self.tell(replace(work, state=RUNNING, detail="ALIVE", node_ids=(node_id,)))
+
+    def tell(self, work: Work) -> Work:
+        self.port.submit(work)
+        self.controller.round()
+        return work
+
+    def die(self, work: Work) -> None:
+        self.tell(replace(work, state=ENDED, detail="DEAD", node_ids=()))
+
+    def restarts(self, work: Work) -> Work:
+        return self.let_start(self.tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=())))
+
+    def token_on(self, work: Work) -> str | None:
+        token = lease_token(work.labels[LEASE_LABEL])
+        found = [view.node_id for view in self.port.observe().nodes if view.total.get(token)]
+        assert len(found) < 2, found
+        return found[0] if found else None
+
+    def tokens(self) -> list[str]:
+        return [name for view in self.port.observe().nodes for name in view.total if "lease" in name]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_cats_spread_and_the_one_too_many_waits_with_the_reason_until_one_is_gone(world: World):
+    cats = [world.create(**LONELY) for _ in range(4)]
+    assert sorted(cat.node_ids for cat in cats) == [(), ("n1",), ("n2",), ("n3",)]
+    left_over = next(cat for cat in cats if not cat.node_ids)
+    assert why_work(world.controller, left_over)["reason"] == "0/3 nodes fit: 3 already host an actor with type in (cat)"
+    gone = next(cat for cat in cats if cat.node_ids)
+    world.die(gone)
+    assert world.let_start(left_over).node_ids == gone.node_ids
+
+
+def test_a_running_actor_holds_no_token_and_a_dead_one_leaves_no_name(world: World):
+    cat = world.create(**LONELY)
+    assert world.tokens() == []
+    world.die(cat)
+    assert world.controller.leases.by_slot == {}
+
+
+def test_slots_are_used_again_so_that_names_do_not_grow(world: World):
+    slots = set()
+    for _ in range(50):
+        cat = world.create(**LONELY)
+        slots.add(cat.labels[LEASE_LABEL])
+        world.die(cat)
+        world.now += 1
+    assert len(slots) <= 4
+
+
+def test_the_dog_waits_for_the_cat_and_starts_with_it(world: World):
+    dog = world.create(**WITH_CAT)
+    assert dog.node_ids == ()
+    cat = world.create(**LONELY)
+    assert world.let_start(dog).node_ids == cat.node_ids
+
+
+def test_failover_as_in_the_proposal(world: World):
+    cat = world.create(**LONELY)
+    dog = world.create(**WITH_CAT)
+    world.controller.taint(cat.node_ids[0], (("k", "v"),))
+    moved = world.restarts(cat)
+    assert moved.node_ids not in (cat.node_ids, ())
+    assert world.controller.leases.node_of(world.controller.leases.by_slot[dog.labels[LEASE_LABEL]]) == dog.node_ids[0]
+    assert world.restarts(dog).node_ids == moved.node_ids
+
+
+def test_what_was_on_a_lost_node_is_decided_again(world: World):
+    cat = world.create(**LONELY)
+    world.port.leave(cat.node_ids[0])
+    world.controller.round()
+    again = world.let_start(replace(cat, state=WAITING, detail="RESTARTING", node_ids=()))
+    assert again.node_ids not in (cat.node_ids, ())
+
+
+def test_handles_name_actors_that_ray_placed_also_before_they_are(world: World):
+    other = Work("actor", "abc", "", "01", WAITING, "PENDING_CREATION", ({},), namespace="tests")
+    world.port.submit(other)
+    near = world.create(scheduling_strategy=actor_affinity(affinity("abc", False)))
+    assert near.node_ids == ()
+    world.tell(replace(other, state=RUNNING, detail="ALIVE", node_ids=("n2",)))
+    assert world.let_start(near).node_ids == ("n2",)
+    away = world.create(scheduling_strategy=actor_affinity(anti_affinity("abc", False)))
+    assert away.node_ids[0] in ("n1", "n3")
+    world.tell(replace(other, state=ENDED, detail="DEAD", node_ids=()))
+    late = world.create(scheduling_strategy=actor_affinity(affinity("abc", False)))
+    assert late.node_ids == ()
+
+
+def test_keeping_away_from_an_actor_waits_until_ray_has_placed_it(world: World):
+    other = Work("actor", "abc", "", "01", WAITING, "PENDING_CREATION", ({},), namespace="tests")
+    world.port.submit(other)
+    away = world.create(scheduling_strategy=actor_affinity(anti_affinity("abc", False)))
+    assert away.node_ids == ()
+    assert why_work(world.controller, away)["reason"] == "Ray has yet to place the actor abc, which it keeps away from"
+    world.tell(replace(other, state=RUNNING, detail="ALIVE", node_ids=("n1",)))
+    assert world.let_start(away).node_ids[0] in ("n2", "n3")
+    world.tell(replace(other, state=ENDED, detail="DEAD", node_ids=()))
+    gone = world.create(scheduling_strategy=actor_affinity(anti_affinity("nobody", False)))
+    assert gone.node_ids != ()
+
+
+def test_a_lease_that_nobody_claims_is_taken_back(world: World):
+    world.controller.place(ask(**LONELY), "01")
+    assert len(world.controller.leases.by_slot) == 1
+    world.now += CLAIM_SECONDS + 20
+    world.controller.round()
+    assert world.controller.leases.by_slot == {}
+    assert world.tokens() == []
+
+
+def test_two_in_one_moment_are_not_promised_the_same_cpus(world: World):
+    nodes = [world.controller.place(ask(cpus=4, labels={"k": str(number)}), "01")[1] for number in range(4)]
+    assert sorted(nodes, key=str) == sorted(["n1", "n2", "n3", None], key=str)
+    world.controller.round()  # the report of the nodes still says that all is free
+    assert world.controller.place(ask(cpus=1, labels={"k": "v"}), "01")[1] is None
+
+
+def test_a_restarted_controller_knows_what_runs_and_what_waits(world: World):
+    cats = [world.create(**LONELY) for _ in range(4)]
+    world.restart()
+    fifth = world.create(**LONELY)
+    assert fifth.node_ids == ()
+    waiting = next(cat for cat in cats if not cat.node_ids)
+    world.die(next(cat for cat in cats if cat.node_ids))
+    started = [work for work in (world.let_start(waiting), world.let_start(fifth)) if work.node_ids]
+    assert len(started) == 1
+
+
+def test_a_controller_killed_between_decision_and_start_changes_nothing(world: World):
+    asked = ask(**LONELY)
+    slot, node_id = world.controller.place(asked, "01")
+    world.restart()
+    labels = {**dict(asked.labels), LEASE_LABEL: slot, REQUEST_LABEL: encode_ask(asked)}
+    work = Work("actor", "late", "", "01", WAITING, "PENDING_CREATION", ({},), namespace="tests", labels=labels)
+    world.port.submit(work)
+    world.controller.leases.claim(slot, "late")
+    assert world.let_start(work).node_ids == (node_id,)
+    others = [world.create(**LONELY) for _ in range(3)]
+    assert sum(bool(other.node_ids) for other in others) == 2
+
+
+def test_a_labelled_task_counts_until_it_is_done_also_for_the_next_controller(world: World):
+    slot, node_id = world.controller.place(ask(TASK, labels={"stage": "load"}), "01")
+    near = ask(TASK, scheduling_strategy=task_affinity(label_in("stage", ["load"], False)))
+    assert world.controller.place(near, "01")[1] == node_id
+    world.restart()
+    assert world.controller.place(near, "01")[1] == node_id
+    world.controller.leases.give_up(slot)
+    world.controller.round()
+    assert world.controller.place(near, "01")[1] is None
+    assert lease_token(slot) not in world.tokens()
+
+
+@pytest.mark.parametrize("options", [LONELY, WITH_CAT, {"label_selector": {"zone": "in(a)"}, "tolerations": {"k": "v"}}])
+def test_what_is_asked_survives_its_journey(options: dict[str, Any]):
+    asked = ask(**options)
+    assert decode_ask(encode_ask(asked)) == asked
+
+
+def test_a_lease_is_the_smallest_amount_so_that_one_can_take_it(world: World):
+    slot, node_id = world.controller.place(ask(TASK, labels={"a": "b"}), "01")
+    view = next(view for view in world.port.observe().nodes if view.node_id == node_id)
+    assert view.total[lease_token(slot)] == TAKEN
