@@ -156,7 +156,7 @@ def quiet(woken: threading.Event) -> bool:
 
 def test_a_watcher_is_woken_when_a_node_comes_or_an_actor_starts(body: Any) -> None:
     woken = threading.Event()
-    stop = body.port.watch(woken.set)
+    stop = body.port.watch(lambda _: woken.set())
     eventually(lambda: quiet(woken))  # what happened before it listened
     body.something()
     assert woken.wait(30)

@@ -15,6 +15,7 @@ from tests.live.test_commands import remora_command
 
 import remora
 from remora.ray_seam.late import LateGroup
+from remora.wire.leases import own_labels
 
 
 class Sitter:
@@ -164,4 +165,4 @@ def labels_of(name: str) -> dict[str, str]:
 
     table = ray._private.state.state._connect_and_get_accessor().get_actor_table(None, None)
     found = (gcs_pb2.ActorTableData.FromString(data) for data in table)
-    return next(dict(data.labels) for data in found if data.name == name)
+    return dict(next(own_labels(data.labels) for data in found if data.name == name))

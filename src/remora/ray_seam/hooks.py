@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import sys
+import uuid
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,7 @@ class Installation:
     def __init__(self, layer: Layer, *, everywhere: bool) -> None:
         self.layer = layer
         self._everywhere = everywhere
+        self._mark = uuid.uuid4().hex  # functions are pickled with it, and in another process it means nothing
         self._undo: list[Callable[[], None]] = []
         self._exported: weakref.WeakSet[RemoteFunction] = weakref.WeakSet()
         self._exported_actors: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -114,9 +116,9 @@ class Installation:
     def _around_task(self, stock: Any) -> Any:
         @functools.wraps(stock)
         def _remote(function: RemoteFunction, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            if getattr(function, _MARK, None) is not self:
+            if getattr(function, _MARK, None) != self._mark:
                 function._last_export_cluster_and_job = None  # exported before we were here: again, with the layer in it
-                setattr(function, _MARK, self)
+                setattr(function, _MARK, self._mark)
                 self._exported.add(function)
             return stock(function, args, kwargs, **self._ticketed(options, is_actor=False))
 
