@@ -141,11 +141,13 @@ def test_labels_and_taints_said_at_run_time_are_remembered_by_the_next_controlle
     assert offers(port, IN_B) == {"n2"}
 
 
-def test_what_was_lost_is_repaired_by_the_next_round(port: MemoryPort):
-    controller = Controller(port)
+def test_what_was_lost_is_repaired_by_a_round_soon_after(port: MemoryPort):
+    now = [0.0]
+    controller = Controller(port, lambda: now[0])
     controller.round()
     controller.ensure(PLAIN)
     port.resize("n1", {class_token(PLAIN.class_id): 0, "remora/class/stray": 5})
+    now[0] += 1  # the report is not older any more than what we wrote
     controller.round()
     assert offers(port, PLAIN) == {"n1"}
     assert not any("stray" in name for view in port.observe().nodes for name in view.total)

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from remora import actor_affinity, affinity, anti_affinity, label_in, label_not_in, task_affinity
+from remora import (
+    InvalidStrategyError,
+    actor_affinity,
+    affinity,
+    anti_affinity,
+    label_in,
+    label_not_in,
+    object_affinity,
+    task_affinity,
+)
 from remora.controller.core import Controller
 from remora.controller.leases import CLAIM_SECONDS
 from remora.controller.why import why_work
@@ -23,6 +32,10 @@ LONELY: dict[str, Any] = {
     "scheduling_strategy": actor_affinity(label_not_in("type", ["cat"], False)),
 }
 WITH_CAT: dict[str, Any] = {"scheduling_strategy": actor_affinity(label_in("type", ["cat"], False))}
+
+
+def near(who: str, on_failover: str) -> dict[str, Any]:
+    return {"scheduling_strategy": actor_affinity(label_in("who", [who], False), on_failover=on_failover)}
 
 
 def ask(kind: str = ACTOR, cpus: float = 1, **options: Any) -> Ask:
@@ -49,8 +62,9 @@ class World:
     def create(self, **options: Any) -> Work:
         asked = ask(**options)
         slot, _ = self.controller.place(asked, "01")
+        self.controller.steer_leases()
         labels = {**dict(asked.labels), LEASE_LABEL: slot, REQUEST_LABEL: encode_ask(asked)}
-        actor_id = f"actor-{len(self.port.actors())}-{slot}"
+        actor_id = f"actor-{len(self.port.find(None))}-{slot}"
         work = Work("actor", actor_id, "", "01", WAITING, "PENDING_CREATION", ({},), namespace="tests", labels=labels)
         self.port.submit(work)
         self.controller.leases.claim(slot, actor_id)
@@ -102,9 +116,22 @@ def test_cats_spread_and_the_one_too_many_waits_with_the_reason_until_one_is_gon
 
 def test_a_running_actor_holds_no_token_and_a_dead_one_leaves_no_name(world: World):
     cat = world.create(**LONELY)
-    assert world.tokens() == []
+    assert world.token_on(cat) is None
     world.die(cat)
     assert world.controller.leases.by_slot == {}
+    world.now += 60  # nobody asks any more: what was in reserve goes too
+    world.controller.round()
+    assert world.tokens() == []
+
+
+def test_while_leases_are_asked_for_each_node_has_a_few_slots_in_reserve_that_start_at_once(world: World):
+    world.create(**LONELY)
+    world.now += 1
+    world.controller.round()
+    standing = world.tokens()
+    slot, node_id = world.controller.place(ask(**LONELY), "01")
+    assert node_id is not None
+    assert lease_token(slot) in standing
 
 
 def test_slots_are_used_again_so_that_names_do_not_grow(world: World):
@@ -114,7 +141,7 @@ def test_slots_are_used_again_so_that_names_do_not_grow(world: World):
         slots.add(cat.labels[LEASE_LABEL])
         world.die(cat)
         world.now += 1
-    assert len(slots) <= 4
+    assert len(slots) <= 16
 
 
 def test_the_dog_waits_for_the_cat_and_starts_with_it(world: World):
@@ -221,7 +248,10 @@ def test_a_labelled_task_counts_until_it_is_done_also_for_the_next_controller(wo
     assert lease_token(slot) not in world.tokens()
 
 
-@pytest.mark.parametrize("options", [LONELY, WITH_CAT, {"label_selector": {"zone": "in(a)"}, "tolerations": {"k": "v"}}])
+SELECTIVE = {"label_selector": {"zone": "in(a)"}, "tolerations": {"k": "v"}}
+
+
+@pytest.mark.parametrize("options", [LONELY, WITH_CAT, near("A", "together"), SELECTIVE])
 def test_what_is_asked_survives_its_journey(options: dict[str, Any]):
     asked = ask(**options)
     assert decode_ask(encode_ask(asked)) == asked
@@ -229,5 +259,80 @@ def test_what_is_asked_survives_its_journey(options: dict[str, Any]):
 
 def test_a_lease_is_the_smallest_amount_so_that_one_can_take_it(world: World):
     slot, node_id = world.controller.place(ask(TASK, labels={"a": "b"}), "01")
+    world.controller.steer_leases()
     view = next(view for view in world.port.observe().nodes if view.node_id == node_id)
     assert view.total[lease_token(slot)] == TAKEN
+
+
+def test_a_follower_is_restarted_where_the_one_it_joined_went(world: World):
+    leader, stays, follows = (
+        world.create(labels={"who": "A"}),
+        world.create(**near("A", "stay")),
+        world.create(**near("A", "follow")),
+    )
+    assert leader.node_ids == stays.node_ids == follows.node_ids
+    world.controller.taint(leader.node_ids[0], (("k", "v"),))
+    moved = world.restarts(leader)
+    assert moved.node_ids != leader.node_ids
+    world.controller.round()
+    assert world.port.restarted == [follows.work_id]
+    assert world.restarts(follows).node_ids == moved.node_ids
+    assert world.port.restarted == [follows.work_id]  # once
+
+
+def test_a_group_moves_together_to_a_node_that_fits_it_all(world: World):
+    leader = world.create(labels={"who": "A"}, cpus=1)
+    friend = world.create(**near("A", "together"), cpus=2)
+    home = leader.node_ids[0]
+    assert friend.node_ids == (home,)
+    small, large = (name for name in ("n1", "n2", "n3") if name != home)
+    world.port.take(small, {"CPU": 3})  # room for the leader, but not for both
+    world.controller.taint(home, (("k", "v"),))
+    assert world.restarts(leader).node_ids == (large,)
+    assert world.port.restarted == [friend.work_id]
+    assert world.restarts(friend).node_ids == (large,)
+
+
+def test_a_group_that_lost_its_node_comes_back_together(world: World):
+    leader = world.create(labels={"who": "A"}, cpus=1)
+    friend = world.create(**near("A", "together"), cpus=2)
+    home = leader.node_ids[0]
+    small, large = (name for name in ("n1", "n2", "n3") if name != home)
+    world.port.take(small, {"CPU": 3})
+    world.port.leave(home)
+    world.controller.round()
+    back = [world.let_start(replace(work, state=WAITING, detail="RESTARTING", node_ids=())) for work in (leader, friend)]
+    assert [work.node_ids for work in back] == [(large,), (large,)]
+
+
+def test_where_no_node_fits_all_the_leader_goes_alone(world: World):
+    leader = world.create(labels={"who": "A"}, cpus=1)
+    friend = world.create(**near("A", "together"), cpus=2)
+    home = leader.node_ids[0]
+    for name in ("n1", "n2", "n3"):
+        if name != home:
+            world.port.take(name, {"CPU": 3})
+    world.controller.taint(home, (("k", "v"),))
+    assert world.restarts(leader).node_ids not in ((home,), ())
+    assert world.port.restarted == []
+    assert world.controller.leases.node_of(world.controller.leases.by_slot[friend.labels[LEASE_LABEL]]) == home
+
+
+def test_an_object_with_labels_counts_where_it_lies_until_it_is_dropped(world: World):
+    world.controller.leases.put_object("o1", (("set", "x"),), "n2", "tests", "01")
+    beside = ask(TASK, scheduling_strategy=object_affinity(label_in("set", ["x"], False)))
+    assert world.controller.place(beside, "01")[1] == "n2"
+    world.restart()
+    assert world.controller.place(beside, "01")[1] == "n2"
+    world.controller.leases.drop_object("o1")
+    assert world.controller.place(beside, "01")[1] is None
+    world.controller.leases.put_object("o2", (("set", "x"),), "n1", "tests", "02")
+    world.controller.inbox.append(Work("job", "02", "", "02", ENDED, "DEAD", ()))
+    world.controller.round()
+    assert world.controller.place(beside, "01")[1] is None
+
+
+@pytest.mark.parametrize("wrong", ["never", "", None])
+def test_an_unknown_failover_is_refused(wrong: Any):
+    with pytest.raises(InvalidStrategyError, match="use 'stay', 'follow' or 'together'"):
+        actor_affinity(label_in("a", ["b"], False), on_failover=wrong)

@@ -28,7 +28,7 @@ from remora.seam.port import Demand, NodeView, Observation, Port, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
 from remora.wire.leases import Ask
-from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_real, lease_token, slot_of_token
+from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_real, slot_of_token
 
 _SWEEP_SECONDS = 1.0
 _FRESH_SECONDS = 0.2
@@ -61,7 +61,7 @@ class Controller:
         self.nodes: dict[str, NodeView] = {}
         self.demands: tuple[Demand, ...] = ()
         self.rare: frozenset[str] = frozenset()
-        self.steering = Steering(port, self._note)
+        self.steering = Steering(port, self._note, now)
         self.leases = Leases(port, self.scheduler, self._note, now, self._token_on)
         self.inbox: deque[Work | None] = deque([None])  # filled from other threads
         self._observed_at = self._looked_at = 0.0
@@ -73,6 +73,8 @@ class Controller:
         self._take_over(self.port.observe())
         self._read_inbox()
         self.scheduler.settle()
+        self.leases.follow()
+        self.leases.fill_pools()
         self._wake_and_sweep()
         wanted = self._wanted()
         awake = frozenset(map(class_token, self.roster.offered))
@@ -93,10 +95,16 @@ class Controller:
         """A slot for one actor or task, and the node that was chosen for it, if there is one now."""
         if self.now() - self._observed_at > _FRESH_SECONDS:
             self._take_over(self.port.observe())
-        slot, node_id = self.leases.place(ask, job_id)
-        if node_id is not None:
-            self.steering.write(node_id, {lease_token(slot): TAKEN})
-        return slot, node_id
+        return self.leases.place(ask, job_id)
+
+    def steer_leases(self) -> None:
+        """Between rounds: the tokens of what was just decided, in one call a node."""
+        missing: dict[str, Tokens] = {}
+        for node_id, token in self.leases.tokens():
+            if not self.steering.has(node_id, token):
+                missing.setdefault(node_id, {})[token] = TAKEN
+        for node_id, tokens in missing.items():
+            self.steering.write(node_id, tokens)
 
     def offer_group(self, request: GroupRequest) -> GroupOffer:
         """Which option of a placement group to create now: the first that would fit if nothing else ran, with its tokens
@@ -156,12 +164,6 @@ class Controller:
         views = {view.node_id: view for view in observation.nodes}
         self.nodes = views
         self.rare = next((rare_resources(view.labels) for view in views.values() if view.is_head), self.rare)
-        for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
-            self.leases.node_left(node_id)
-            self.scheduler.remove_node(node_id)
-            self._note("node", node_id, "the node left")
-            self.steering.forget(node_id)
-            self.memory.forget_node(node_id)
         promised = self.leases.taken()
         for node_id, view in views.items():
             labels, taints = self._marks(view)
@@ -177,6 +179,14 @@ class Controller:
             if node.taints != taints:
                 self.cluster.nodes.retaint(node, _pairs(taints), [key for key in node.taints if key not in taints])
             self.cluster.observe_node(node, total, available)
+        # Last, because what ran there is placed again by what the others report now.
+        for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
+            groups = self.leases.node_left(node_id)
+            self.scheduler.remove_node(node_id)
+            self.leases.regroup(groups)
+            self._note("node", node_id, "the node left")
+            self.steering.forget(node_id)
+            self.memory.forget_node(node_id)
         self.demands = observation.demands
 
     def _read_inbox(self) -> None:
@@ -185,7 +195,7 @@ class Controller:
         if self.now() - self._looked_at > _ALL_ACTORS_SECONDS:
             self._looked_at = self.now()
             self.inbox.clear()
-            self.leases.see_all(self.port.actors())
+            self.leases.see_all(self.port.find(None))
             if first:
                 self.leases.remember()
         while self.inbox:

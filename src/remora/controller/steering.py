@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 from remora.seam.port import NodeGoneError, NodeView, Port
 from remora.wire.fences import fence_key, write_fence
@@ -21,11 +22,14 @@ Note = Callable[[str, str, str], None]
 
 _HOLD = "hold/"
 _EPSILON = TAKEN / 2
+_REPORTED_SECONDS = 0.7
 
 
 class Steering:
-    def __init__(self, port: Port, note: Note) -> None:
+    def __init__(self, port: Port, note: Note, now: Callable[[], float]) -> None:
         self._port = port
+        self._now = now
+        self._written_at: dict[str, float] = {}
         self._note = note
         self.fences: dict[str, frozenset[str]] = {}
         # The tokens of a node as its raylet last told us: what the cluster reports is about a tenth of a second older.
@@ -47,7 +51,13 @@ class Steering:
     def steer(self, node_id: str, reported: Mapping[str, float], wanted: Tokens, awake: frozenset[str]) -> None:
         """Write the difference. ``awake`` are the tokens of classes that somebody uses."""
         latest = self._latest.get(node_id, reported)
-        changes = {name: amount for name, amount in wanted.items() if not reported.get(name) == latest.get(name) == amount}
+        # For a moment the report is older than what the raylet itself said; after that, it has the last word.
+        fresh = self._now() - self._written_at.get(node_id, -inf) < _REPORTED_SECONDS
+        changes = {
+            name: amount
+            for name, amount in wanted.items()
+            if latest.get(name) != amount or (reported.get(name) != amount and not fresh)
+        }
         unwanted = {name for name in (*reported, *latest) if is_token(name) and name not in wanted}
         fenced = unwanted & awake
         self._fence(node_id, frozenset(fenced))
@@ -70,7 +80,12 @@ class Steering:
         except NodeGoneError:
             return {}  # the next observation will not have it
         self._latest[node_id] = {name: amount for name, amount in totals.items() if is_token(name)}
+        self._written_at[node_id] = self._now()
         return self._latest[node_id]
+
+    def has(self, node_id: str, name: str) -> bool:
+        """Whether the raylet has said so itself."""
+        return bool(self._latest.get(node_id, {}).get(name))
 
     def held(self, node_id: str, name: str) -> float:
         """How much of a token our own holds take on a node."""

@@ -16,7 +16,7 @@ from typing import Any
 from remora.errors import InvalidStrategyError
 from remora.model.resources import EMPTY, Resources, to_units
 from remora.model.selectors import LabelMatchExpression, LabelSelector
-from remora.model.strategies import ACTOR, DEFAULT, TASK, Affinity, parse_strategies
+from remora.model.strategies import ACTOR, DEFAULT, STAY, TASK, Affinity, parse_strategies
 from remora.model.taints import Tolerations
 
 ONE_CPU = Resources({"CPU": to_units("CPU", 1)})
@@ -93,7 +93,7 @@ class Request:
                 [_plain(term) for term in self.wishes],
                 self.wished_node,
                 [
-                    [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric]
+                    [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric, *_declared(item)]
                     for item in self.affinities
                 ],
                 self.policy,
@@ -194,6 +194,11 @@ def _without_hash(value: Any) -> dict[str, Any]:
 def _distinct(selectors: tuple[LabelSelector, ...]) -> list[LabelSelector]:
     """A choice that stands twice is tried once."""
     return list(dict.fromkeys(selectors))
+
+
+def _declared(item: Affinity) -> list[str]:
+    """Only what differs from the default, so that older names stay."""
+    return [] if item.on_failover == STAY else [item.on_failover]
 
 
 def _plain(term: LabelMatchExpression) -> list[Any]:

@@ -19,6 +19,11 @@ from remora.model.selectors import LabelMatchExpression, LabelSelector, parse_ex
 ACTOR = "actor"
 TASK = "task"
 NODE = "node"
+OBJECT = "object"
+
+STAY, FOLLOW, TOGETHER = "stay", "follow", "together"
+"""What a placed actor does when one that it joined restarts elsewhere: nothing, join it there, or move with it to one node
+that fits them all."""
 
 DEFAULT = "DEFAULT"
 SPREAD = "SPREAD"
@@ -32,6 +37,7 @@ class Affinity:
     expressions: tuple[LabelMatchExpression, ...]
     any_of: bool = False
     symmetric: bool = False
+    on_failover: str = STAY
 
     @functools.cached_property
     def hard(self) -> tuple[LabelMatchExpression, ...]:
@@ -47,7 +53,9 @@ class _AffinityStrategy:
 
     owner = ACTOR
 
-    def __init__(self, match_expressions: Any, is_or_semantics: bool = False, *, symmetric: bool = False) -> None:
+    def __init__(
+        self, match_expressions: Any, is_or_semantics: bool = False, *, symmetric: bool = False, on_failover: str = STAY
+    ) -> None:
         expressions, any_of = parse_expressions(match_expressions)
         if not expressions:
             raise InvalidStrategyError(
@@ -61,6 +69,14 @@ class _AffinityStrategy:
             raise InvalidStrategyError(
                 "symmetric=True joins its expressions by AND: give is_or_semantics=True or symmetric=True, not both"
             )
+        if on_failover not in (STAY, FOLLOW, TOGETHER):
+            raise InvalidStrategyError(
+                f"on_failover={on_failover!r} is not known: use 'stay', 'follow' or 'together', for example "
+                "actor_affinity(label_in('type', ['cat'], False), on_failover='follow')"
+            )
+        if on_failover != STAY and self.owner != ACTOR:
+            raise InvalidStrategyError(f"on_failover={on_failover!r} is for affinity to actors: only they restart elsewhere")
+        self.on_failover = on_failover
         self.match_expressions = expressions
         self.is_or_semantics = bool(is_or_semantics) or any_of
         self.symmetric = bool(symmetric)
@@ -68,7 +84,11 @@ class _AffinityStrategy:
     def canonical(self) -> Affinity:
         hard = [expression for expression in self.match_expressions if expression.hard]
         return Affinity(
-            self.owner, tuple(sorted(set(self.match_expressions))), self.is_or_semantics and len(set(hard)) > 1, self.symmetric
+            self.owner,
+            tuple(sorted(set(self.match_expressions))),
+            self.is_or_semantics and len(set(hard)) > 1,
+            self.symmetric,
+            self.on_failover,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -78,7 +98,8 @@ class _AffinityStrategy:
         return hash(self.canonical())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self.match_expressions)!r}, is_or_semantics={self.is_or_semantics})"
+        declared = f"is_or_semantics={self.is_or_semantics}, symmetric={self.symmetric}, on_failover={self.on_failover!r}"
+        return f"{type(self).__name__}({list(self.match_expressions)!r}, {declared})"
 
 
 class ActorAffinitySchedulingStrategy(_AffinityStrategy):
@@ -93,6 +114,12 @@ class TaskAffinitySchedulingStrategy(_AffinityStrategy):
     """Go to (or keep away from) nodes by the labels of the tasks there."""
 
     owner = TASK
+
+
+class ObjectAffinitySchedulingStrategy(_AffinityStrategy):
+    """Go to (or keep away from) nodes by the labels of the objects there, put with ``remora.put(value, labels=...)``."""
+
+    owner = OBJECT
 
 
 class NodeLabelAffinityStrategy(_AffinityStrategy):
@@ -139,10 +166,10 @@ class NodeLabelSchedulingStrategy:
 
 
 def actor_affinity(
-    expressions: Any, is_or_semantics: bool = False, *, symmetric: bool = False
+    expressions: Any, is_or_semantics: bool = False, *, symmetric: bool = False, on_failover: str = STAY
 ) -> ActorAffinitySchedulingStrategy:
     """Affinity to actors: ``actor_affinity(label_not_in("type", ["cat"], False))``."""
-    return ActorAffinitySchedulingStrategy(expressions, is_or_semantics, symmetric=symmetric)
+    return ActorAffinitySchedulingStrategy(expressions, is_or_semantics, symmetric=symmetric, on_failover=on_failover)
 
 
 def task_affinity(
@@ -150,6 +177,11 @@ def task_affinity(
 ) -> TaskAffinitySchedulingStrategy:
     """Affinity to tasks: ``task_affinity(label_in("stage", ["load"], False))``."""
     return TaskAffinitySchedulingStrategy(expressions, is_or_semantics, symmetric=symmetric)
+
+
+def object_affinity(expressions: Any, is_or_semantics: bool = False) -> ObjectAffinitySchedulingStrategy:
+    """Affinity to objects: ``object_affinity(label_in("dataset", ["imagenet"], False))``."""
+    return ObjectAffinitySchedulingStrategy(expressions, is_or_semantics)
 
 
 def node_affinity(expressions: Any, is_or_semantics: bool = False) -> NodeLabelAffinityStrategy:

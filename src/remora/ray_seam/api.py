@@ -18,7 +18,7 @@ from ray.exceptions import RayTaskError
 from ray.util.placement_group import PlacementGroup
 
 from remora.errors import InvalidInputError, InvalidLabelError, RemoraError, UnknownNameError
-from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels
+from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels, parse_workload_labels
 from remora.model.selectors import LabelSelector
 from remora.model.taints import parse_taints, rare_resources
 from remora.ray_seam import hooks
@@ -26,6 +26,7 @@ from remora.ray_seam.controller_actor import start_controller
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.living import follow_auth
+from remora.ray_seam.objects import objects
 from remora.wire.options import Defaults
 
 _log = logging.getLogger("remora")
@@ -115,6 +116,19 @@ def taint_node(node_id: str, taints: Mapping[str, str]) -> None:
 def untaint_node(node_id: str, keys: Iterable[str]) -> None:
     """Take taints away again, those that the node was started with too; new work may start there at once."""
     _command(node_id, "taint", (), parse_label_keys(keys, of="taint keys"))
+
+
+def put(value: Any, *, labels: Mapping[str, str] | None = None) -> Any:
+    """As ``ray.put``; ``object_affinity`` finds the node where an object with such labels lies, as long as anybody
+    refers to it."""
+    parsed = parse_workload_labels(labels)
+    reference = ray.put(value)
+    if parsed:
+        controller, context = start_controller(), ray.get_runtime_context()
+        object_id = reference.hex()
+        _ask(controller.put_object.remote(object_id, parsed, context.get_node_id(), context.namespace, context.get_job_id()))
+        objects.add(object_id, controller)
+    return reference
 
 
 def status() -> dict[str, Any]:

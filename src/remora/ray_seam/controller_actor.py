@@ -32,7 +32,7 @@ FULL_ROUND_SECONDS = 1.0
 UNSETTLED_SECONDS = 0.1
 """As often, while a fence stands: what is given back is taken away before it is given on."""
 
-_LEAST_SECONDS = 0.02  # between two rounds, however much happens
+_LEAST_SECONDS = 0.05  # between two rounds, however much happens
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class ControllerActor:
         self._lock = threading.Lock()
         self._stopped = False
         self._awake = threading.Event()
+        self._decided = threading.Event()
         self._core = Controller(RayPort())
         self._core.round()
         self._core.port.watch(self._told)
@@ -59,7 +60,16 @@ class ControllerActor:
             self._awake.clear()
             with self._lock:
                 self._round()
-            time.sleep(_LEAST_SECONDS)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Between two rounds, however much happens; what is decided meanwhile gets its tokens at once."""
+        until = time.monotonic() + _LEAST_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            if self._decided.wait(left):
+                self._decided.clear()
+                with self._lock:
+                    self._core.steer_leases()
 
     def _round(self) -> None:
         try:
@@ -75,6 +85,7 @@ class ControllerActor:
     def place(self, text: str, job_id: str) -> tuple[str, str | None]:
         with self._lock:
             placed = self._core.place(decode_ask(text), job_id)
+        self._decided.set()
         self._awake.set()  # others may follow it
         return placed
 
@@ -85,6 +96,16 @@ class ControllerActor:
     def give_up(self, slot: str) -> None:
         with self._lock:
             self._core.leases.give_up(slot)
+        self._awake.set()
+
+    def put_object(self, object_id: str, labels: Labels, node_id: str, namespace: str, job_id: str) -> None:
+        with self._lock:
+            self._core.leases.put_object(object_id, labels, node_id, namespace, job_id)
+        self._awake.set()
+
+    def drop_object(self, object_id: str) -> None:
+        with self._lock:
+            self._core.leases.drop_object(object_id)
         self._awake.set()
 
     def offer_group(self, data: bytes) -> dict[str, Any]:

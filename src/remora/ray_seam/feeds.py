@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ray.core.generated.gcs_pb2 import ActorTableData
+from ray.core.generated.gcs_pb2 import ActorTableData, JobTableData
 
 from remora.ray_seam.lookup import actor_from
-from remora.seam.port import Work
+from remora.seam.port import ENDED, JOB, Work
 
 _RETRY_SECONDS = 1.0
 _BATCH = 1_000
@@ -58,7 +58,15 @@ class Feeds:
                 self._wake(None)  # what happened before we listened
                 while messages := await feed.poll(batch_size=_BATCH):
                     for key, message in messages:
-                        self._wake(actor_from(message, key.hex()) if isinstance(message, ActorTableData) else None)
+                        self._wake(_work(key.hex(), message))
             except Exception:  # noqa: BLE001 - GCS may be away for a while; the rounds go on meanwhile
                 _log.info("a feed of GCS broke; subscribing again", exc_info=True)
             await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _work(key: str, message: Any) -> Work | None:
+    if isinstance(message, ActorTableData):
+        return actor_from(message, key)
+    if isinstance(message, JobTableData) and message.is_dead:
+        return Work(JOB, key, "", key, ENDED, "DEAD", ())
+    return None

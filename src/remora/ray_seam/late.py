@@ -124,7 +124,7 @@ def create_later(group: LateGroup, attempt: Try, what: str, stopped: threading.E
 
     def keep_trying() -> None:
         since, said = time.monotonic(), ""
-        while not stopped.wait(_LOOK_SECONDS) and RayPort().get(group.key) != _REMOVED:
+        while not stopped.wait(_LOOK_SECONDS) and ray.is_initialized() and RayPort().get(group.key) != _REMOVED:
             found = attempt()
             if isinstance(found, PlacementGroup):
                 made = {"id": found.id.hex(), "bundles": found.bundle_cache}

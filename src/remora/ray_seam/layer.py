@@ -30,7 +30,7 @@ _AGAIN_SECONDS = IDLE_SECONDS / 3
 class Layer:
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
-        self.waiting = Waiting(lambda keys: ray.get(self.controller().waiting.remote(keys)))
+        self.waiting = Waiting(self._what_waits)
         self.stopped = threading.Event()
         self._controller: Any = None
         self._alive: set[str] = set()
@@ -119,6 +119,13 @@ class Layer:
             return False
         self._alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
         return strategy.node_id not in self._alive
+
+    def _what_waits(self, keys: list[str]) -> list[Any]:
+        """Of a process that has disconnected nothing waits; and asking would connect it again."""
+        if not ray.is_initialized():
+            return [None] * len(keys)
+        answer: list[Any] = ray.get(self.controller().waiting.remote(keys))
+        return answer
 
     def controller(self) -> Any:
         if self._controller is None:

@@ -39,6 +39,14 @@ class Lookup:
         table = (gcs_pb2.ActorTableData.FromString(data) for data in _accessor().get_actor_table(None, None))
         return [actor_from(data) for data in table if data.state != gcs_pb2.ActorTableData.DEAD]
 
+    def restart(self, actor_id: str) -> None:
+        from ray._private.gcs_utils import create_gcs_channel
+        from ray.core.generated import gcs_service_pb2_grpc
+
+        stub = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(create_gcs_channel(self._address))
+        request = gcs_service_pb2.KillActorViaGcsRequest(actor_id=bytes.fromhex(actor_id), force_kill=True, no_restart=False)
+        stub.KillActorViaGcs(request, timeout=_TIMEOUT_SECONDS)
+
     def _job(self, job_id: str) -> list[Work]:
         table = _accessor().get_actor_table(JobID.from_hex(job_id), None)
         actors = [actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import PlacementGroupID
@@ -11,6 +11,9 @@ from ray.util import placement_group, remove_placement_group
 from ray.util.placement_group import PlacementGroup
 
 from remora.seam.port import ENDED, GROUP, Demand, NodeGoneError, NodeView, Observation, Work
+
+if TYPE_CHECKING:
+    from remora.ray_seam.lookup import Lookup
 
 _NAMESPACE = b"remora"
 _HOLD_SECONDS = 2
@@ -20,6 +23,7 @@ class RayPort:
     def __init__(self, gcs_client: Any = None) -> None:
         self._gcs = gcs_client if gcs_client is not None else ray._private.worker.global_worker.gcs_client
         self._head: str | None = None
+        self._tables: Lookup | None = None
 
     def observe(self) -> Observation:
         # Here, because workers import this module when they start, never observe, and should not pay for it.
@@ -67,15 +71,18 @@ class RayPort:
     def keys(self, prefix: str) -> list[str]:
         return sorted(key.decode() for key in self._gcs.internal_kv_keys(prefix.encode(), _NAMESPACE))
 
-    def find(self, id_or_name: str) -> list[Work]:
+    def find(self, id_or_name: str | None) -> list[Work]:
+        return self._lookup().find(id_or_name) if id_or_name is not None else self._lookup().actors()
+
+    def restart(self, actor_id: str) -> None:
+        self._lookup().restart(actor_id)
+
+    def _lookup(self) -> Lookup:
         from remora.ray_seam.lookup import Lookup
 
-        return Lookup(self._gcs.address).find(id_or_name)
-
-    def actors(self) -> list[Work]:
-        from remora.ray_seam.lookup import Lookup
-
-        return Lookup(self._gcs.address).actors()
+        if self._tables is None:
+            self._tables = Lookup(self._gcs.address)
+        return self._tables
 
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         from remora.ray_seam.feeds import Feeds

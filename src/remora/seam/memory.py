@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from remora.seam.port import ACTOR, ENDED, Demand, NodeGoneError, NodeView, Observation, Work
+from remora.seam.port import ACTOR, ENDED, JOB, Demand, NodeGoneError, NodeView, Observation, Work
 
 
 class MemoryPort:
@@ -18,6 +18,7 @@ class MemoryPort:
         self._work: list[Work] = []
         self._wakes: list[Callable[[Work | None], None]] = []
         self.writes = 0
+        self.restarted: list[str] = []
         self.holds: dict[str, tuple[str, Mapping[str, float]]] = {}
 
     def observe(self) -> Observation:
@@ -50,15 +51,17 @@ class MemoryPort:
     def keys(self, prefix: str) -> list[str]:
         return sorted(key for key in self._kv if key.startswith(prefix))
 
-    def find(self, id_or_name: str) -> list[Work]:
+    def find(self, id_or_name: str | None) -> list[Work]:
+        if id_or_name is None:
+            return [work for work in self._work if work.kind == ACTOR and work.state != ENDED]
         return [
             work
             for work in self._work
             if id_or_name in (work.work_id, work.name) or (id_or_name == work.job_id and work.state != ENDED)
         ]
 
-    def actors(self) -> list[Work]:
-        return [work for work in self._work if work.kind == ACTOR and work.state != ENDED]
+    def restart(self, actor_id: str) -> None:
+        self.restarted.append(actor_id)
 
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         self._wakes.append(wake)
@@ -107,7 +110,7 @@ class MemoryPort:
     def submit(self, work: Work) -> None:
         """Something is known to the cluster under its id, or is known to have changed."""
         self._work = [known for known in self._work if known.work_id != work.work_id] + [work]
-        self._wake(work if work.kind == ACTOR else None)
+        self._wake(work if work.kind in (ACTOR, JOB) else None)
 
     def _wake(self, work: Work | None = None) -> None:
         for wake in self._wakes:

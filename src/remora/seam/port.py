@@ -37,7 +37,7 @@ class Demand:
 
 
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"
-TASK, ACTOR, GROUP = "task", "actor", "placement group"
+TASK, ACTOR, GROUP, JOB = "task", "actor", "placement group", "job"
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,18 @@ class Port(Protocol):
 
     def keys(self, prefix: str) -> list[str]: ...
 
-    def find(self, id_or_name: str) -> list[Work]:
-        """The task, actor or placement group of this id or name; for the id of a job, all of it that has not ended."""
+    def find(self, id_or_name: str | None) -> list[Work]:
+        """The task, actor or placement group of this id or name; for the id of a job, all of it that has not ended; for None,
+        every actor that has not ended."""
         ...
 
-    def actors(self) -> list[Work]:
-        """Every actor that has not ended."""
+    def restart(self, actor_id: str) -> None:
+        """End the process of an actor as a failure would; it restarts if it may."""
         ...
 
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
-        """Call ``wake``, from any thread, soon after something has come, changed or gone: with the actor, or with None when
-        it was something else or everything has to be looked at. Returns how to stop that."""
+        """Call ``wake``, from any thread, soon after something has come, changed or gone: with the actor or the job, or with
+        None when it was something else or everything has to be looked at. Returns how to stop that."""
         ...
 
     def hold(self, name: str, node_id: str, amounts: Mapping[str, float]) -> bool:

@@ -33,7 +33,7 @@ def encode_ask(ask: Ask) -> str:
         "wishes": [_plain(term) for term in request.wishes],
         "wished_node": request.wished_node,
         "affinities": [
-            [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric]
+            [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric, item.on_failover]
             for item in request.affinities
         ],
         "policy": request.policy,
@@ -53,8 +53,8 @@ def decode_ask(text: str) -> Ask:
         wishes=tuple(LabelMatchExpression(*part) for part in body["wishes"]),
         wished_node=body["wished_node"],
         affinities=tuple(
-            Affinity(owner, tuple(LabelMatchExpression(*part) for part in terms), any_of, symmetric)
-            for owner, terms, any_of, symmetric in body["affinities"]
+            Affinity(owner, tuple(LabelMatchExpression(*part) for part in terms), *rest)
+            for owner, terms, *rest in body["affinities"]
         ),
         policy=body["policy"],
         namespace=body["namespace"],
