@@ -203,11 +203,16 @@ class Leases:
             if work.state != ENDED:
                 living[work.work_id] = work
         for lease in list(self.by_slot.values()):
-            claimed = lease.actor_id and lease.actor_id not in living
-            if claimed or (not lease.actor_id and lease.is_actor and self._now() - lease.made_at > CLAIM_SECONDS):
+            gone = lease.actor_id and lease.actor_id not in living and not self._lives(lease.actor_id)
+            if gone or (not lease.actor_id and lease.is_actor and self._now() - lease.made_at > CLAIM_SECONDS):
                 self._end(lease)
         for actor_id in [ghost for ghost in self._ghosts if ghost not in living and ghost not in self._objects]:
-            self._lay(actor_id)
+            if not self._lives(actor_id):
+                self._lay(actor_id)
+
+    def _lives(self, actor_id: str) -> bool:
+        """Asked once more by itself: while a table is read, one that changes may be missed."""
+        return any(work.state != ENDED for work in self._port.find(actor_id))
 
     def node_left(self, node_id: str) -> list[list[Lease]]:
         """Before the scheduler places again what was there. Groups that move together are left to ``regroup``."""

@@ -16,6 +16,7 @@ _NO_ACTOR = "f" * 24
 _MOST_TASKS = 10_000
 _TIMEOUT_SECONDS = 10
 
+_LIVING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
 _ENDED_TASKS = (common_pb2.FINISHED, common_pb2.FAILED)
 _STARTED_TASKS = (common_pb2.SUBMITTED_TO_WORKER, common_pb2.RUNNING, *_ENDED_TASKS)
 
@@ -36,8 +37,9 @@ class Lookup:
         return self._named(text)
 
     def actors(self) -> list[Work]:
-        table = (gcs_pb2.ActorTableData.FromString(data) for data in _accessor().get_actor_table(None, None))
-        return [actor_from(data) for data in table if data.state != gcs_pb2.ActorTableData.DEAD]
+        # GCS remembers very many that are dead: each living state is asked for by itself.
+        table = [data for state in _LIVING for data in _accessor().get_actor_table(None, state)]
+        return [actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table]
 
     def restart(self, actor_id: str) -> None:
         from ray._private.gcs_utils import create_gcs_channel
