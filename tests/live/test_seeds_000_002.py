@@ -222,10 +222,9 @@ def test_every_spelling_of_tolerations(world: World, where: Any) -> None:
     assert world.names([refused]) == ["h100"]
 
 
-# --------------------------------------------------------------------------------------------------------- not yet there
+# ------------------------------------------------------------------------------------------------ placement group fallback
 
 
-@pytest.mark.xfail(strict=False, reason="fallback_strategy of a placement group on a live cluster is being built")
 def test_placement_group_fallback_to_other_bundles_when_the_first_could_never_fit(world: World) -> None:
     # Prefer 2 H100s, fall back to 4 A100s, then fall back to 8 V100s; here only the last but one could ever fit.
     group = ray.util.placement_group(
