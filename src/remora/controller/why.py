@@ -20,7 +20,7 @@ from remora.model.strategies import TASK
 from remora.seam.port import ENDED, GROUP, RUNNING, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.leases import LEASE_LABEL
-from remora.wire.tokens import class_of_token, is_real, slot_of_token
+from remora.wire.tokens import class_of_token, is_in_group, is_real, slot_of_token
 
 Shape = Mapping[str, float]
 
@@ -74,7 +74,7 @@ def why_work(controller: Controller, work: Work) -> dict[str, Any]:
         return row | _row("", Explanation(f"{what}{where}"))
     if work.detail in _STEPS:
         return row | _row("", Explanation(_STEPS[work.detail]))
-    if any(name.rpartition("_group_")[1] for shape in work.shapes for name in shape):
+    if any(is_in_group(name) for shape in work.shapes for name in shape):
         return row | _row("", Explanation("its placement group has no room for it yet, or is not placed yet"))
     slot = work.labels.get(LEASE_LABEL)
     if slot is not None and slot in controller.leases.by_slot:

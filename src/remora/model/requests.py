@@ -43,9 +43,9 @@ class NodeClass:
 
     def canonical(self) -> list[Any]:
         return [
-            [_plain(term) for term in self.selector.terms],
-            [_plain(term) for term in self.tolerations.terms],
-            [[_plain(term) for term in terms] for terms in self.any_of],
+            [plain_term(term) for term in self.selector.terms],
+            [plain_term(term) for term in self.tolerations.terms],
+            [[plain_term(term) for term in terms] for terms in self.any_of],
             self.node_id,
         ]
 
@@ -90,10 +90,10 @@ class Request:
                 self.resources.pairs,
                 self.demand.pairs,
                 [choice.canonical() for choice in self.choices],
-                [_plain(term) for term in self.wishes],
+                [plain_term(term) for term in self.wishes],
                 self.wished_node,
                 [
-                    [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric, *_declared(item)]
+                    [item.owner, [plain_term(term) for term in item.expressions], item.any_of, item.symmetric, *_declared(item)]
                     for item in self.affinities
                 ],
                 self.policy,
@@ -201,7 +201,8 @@ def _declared(item: Affinity) -> list[str]:
     return [] if item.on_failover == STAY else [item.on_failover]
 
 
-def _plain(term: LabelMatchExpression) -> list[Any]:
+def plain_term(term: LabelMatchExpression) -> list[Any]:
+    """An expression as JSON can carry it; ``LabelMatchExpression(*parts)`` makes it again."""
     return [term.key, term.operator.name, list(term.values), term.soft]
 
 

@@ -54,6 +54,8 @@ TOUCHED = (
     Name("ray.util.placement_group", "validate_placement_group", "the checks of a group that is created later"),
     Name("ray.util.placement_group", "remove_placement_group", "takes back a group that was not created yet"),
     Name("ray._private.auto_init_hook", "auto_init_ray", "ray.init() where the user did not call it"),
+    Name("ray._private.node", "Node.is_head", "whether this process started the cluster"),
+    Name("ray._private.node", "Node.get_session_dir_path", "where the workers of a node share its fence"),
     Name("ray._private.worker", "filter_autoscaler_events", "lines about unfulfillable requests"),
     Name("ray._private.worker", "_global_node", "whether this process started the cluster, and where its session lies"),
     Name("ray._private.state", "total_resources_per_node", "what placement groups are placed by"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from remora.model.labels import Labels
-from remora.model.requests import Request
+from remora.model.requests import Request, plain_term
 from remora.model.resources import Resources
 from remora.model.selectors import LabelMatchExpression
 from remora.model.strategies import Affinity
@@ -30,10 +30,10 @@ def encode_ask(ask: Ask) -> str:
         "resources": dict(request.resources),
         "demand": dict(request.demand),
         "choices": [choice.canonical() for choice in request.choices],
-        "wishes": [_plain(term) for term in request.wishes],
+        "wishes": [plain_term(term) for term in request.wishes],
         "wished_node": request.wished_node,
         "affinities": [
-            [item.owner, [_plain(term) for term in item.expressions], item.any_of, item.symmetric, item.on_failover]
+            [item.owner, [plain_term(term) for term in item.expressions], item.any_of, item.symmetric, item.on_failover]
             for item in request.affinities
         ],
         "policy": request.policy,
@@ -65,7 +65,3 @@ def decode_ask(text: str) -> Ask:
 def own_labels(labels: Mapping[str, str]) -> Labels:
     """The labels that the user gave."""
     return tuple(sorted((key, value) for key, value in labels.items() if key not in (LEASE_LABEL, REQUEST_LABEL)))
-
-
-def _plain(term: LabelMatchExpression) -> list[Any]:
-    return [term.key, term.operator.name, list(term.values), term.soft]

@@ -46,3 +46,8 @@ def is_token(name: str) -> bool:
 def is_real(name: str) -> bool:
     """Whether a resource is one that nodes have and work asks for: no token, and nothing reserved for a placement group."""
     return not name.startswith(TOKEN_PREFIX) and _IN_GROUP not in name
+
+
+def is_in_group(name: str) -> bool:
+    """Whether a resource is what a placement group has reserved: work that asks for it goes into that group."""
+    return _IN_GROUP in name
