@@ -3,59 +3,59 @@
 The names below are the public interface; everything else may change. Importing this module is cheap and needs no Ray.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from remora.errors import (
-    IncompatibleRayError,
-    InvalidInputError,
-    InvalidLabelError,
-    InvalidResourceError,
-    InvalidScenarioError,
-    InvalidSelectorError,
-    InvalidStrategyError,
-    InvalidTaintError,
-    InvalidVirtualClusterError,
-    InvariantError,
-    RemoraError,
-    UnknownNameError,
-)
-from remora.model.labels import validate_label_key, validate_label_value
-from remora.model.operators import DoesNotExist, Exist, Exists, In, LabelMatchOperator, NotIn
-from remora.model.selectors import (
-    LabelMatchExpression,
-    LabelSelector,
-    label_does_not_exist,
-    label_exist,
-    label_exists,
-    label_in,
-    label_not_in,
-)
-from remora.model.strategies import (
-    ActorAffinity,
-    ActorAffinitySchedulingStrategy,
-    NodeAffinitySchedulingStrategy,
-    NodeLabelSchedulingStrategy,
-    ObjectAffinitySchedulingStrategy,
-    TaskAffinitySchedulingStrategy,
-    actor_affinity,
-    affinity,
-    anti_affinity,
-    node_affinity,
-    object_affinity,
-    task_affinity,
-)
-from remora.model.taints import Tolerations
-from remora.model.virtual_clusters import (
-    PACK,
-    SPREAD,
-    STRICT_SPREAD,
-    FixedSizeNode,
-    FixedSizeNodes,
-    SchedulingPolicy,
-    VirtualCluster,
-)
-
 if TYPE_CHECKING:
+    from remora.errors import (
+        IncompatibleRayError,
+        InvalidInputError,
+        InvalidLabelError,
+        InvalidResourceError,
+        InvalidScenarioError,
+        InvalidSelectorError,
+        InvalidStrategyError,
+        InvalidTaintError,
+        InvalidVirtualClusterError,
+        InvariantError,
+        RemoraError,
+        UnknownNameError,
+    )
+    from remora.model.labels import validate_label_key, validate_label_value
+    from remora.model.operators import DoesNotExist, Exist, Exists, In, LabelMatchOperator, NotIn
+    from remora.model.selectors import (
+        LabelMatchExpression,
+        LabelSelector,
+        label_does_not_exist,
+        label_exist,
+        label_exists,
+        label_in,
+        label_not_in,
+    )
+    from remora.model.strategies import (
+        ActorAffinity,
+        ActorAffinitySchedulingStrategy,
+        NodeAffinitySchedulingStrategy,
+        NodeLabelSchedulingStrategy,
+        ObjectAffinitySchedulingStrategy,
+        TaskAffinitySchedulingStrategy,
+        actor_affinity,
+        affinity,
+        anti_affinity,
+        node_affinity,
+        object_affinity,
+        task_affinity,
+    )
+    from remora.model.taints import Tolerations
+    from remora.model.virtual_clusters import (
+        PACK,
+        SPREAD,
+        STRICT_SPREAD,
+        FixedSizeNode,
+        FixedSizeNodes,
+        SchedulingPolicy,
+        VirtualCluster,
+    )
     from remora.ray_seam.api import (
         Why,
         attach,
@@ -73,29 +73,95 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LIVE = (
-    "Why",
-    "attach",
-    "detach",
-    "events",
-    "explain",
-    "init",
-    "label_node",
-    "put",
-    "shutdown_controller",
-    "status",
-    "taint_node",
-    "untaint_node",
-)
+_HOMES = {
+    "remora.errors": (
+        "IncompatibleRayError",
+        "InvalidInputError",
+        "InvalidLabelError",
+        "InvalidResourceError",
+        "InvalidScenarioError",
+        "InvalidSelectorError",
+        "InvalidStrategyError",
+        "InvalidTaintError",
+        "InvalidVirtualClusterError",
+        "InvariantError",
+        "RemoraError",
+        "UnknownNameError",
+    ),
+    "remora.model.labels": (
+        "validate_label_key",
+        "validate_label_value",
+    ),
+    "remora.model.operators": (
+        "DoesNotExist",
+        "Exist",
+        "Exists",
+        "In",
+        "LabelMatchOperator",
+        "NotIn",
+    ),
+    "remora.model.selectors": (
+        "LabelMatchExpression",
+        "LabelSelector",
+        "label_does_not_exist",
+        "label_exist",
+        "label_exists",
+        "label_in",
+        "label_not_in",
+    ),
+    "remora.model.strategies": (
+        "ActorAffinity",
+        "ActorAffinitySchedulingStrategy",
+        "NodeAffinitySchedulingStrategy",
+        "NodeLabelSchedulingStrategy",
+        "ObjectAffinitySchedulingStrategy",
+        "TaskAffinitySchedulingStrategy",
+        "actor_affinity",
+        "affinity",
+        "anti_affinity",
+        "node_affinity",
+        "object_affinity",
+        "task_affinity",
+    ),
+    "remora.model.taints": ("Tolerations",),
+    "remora.model.virtual_clusters": (
+        "PACK",
+        "SPREAD",
+        "STRICT_SPREAD",
+        "FixedSizeNode",
+        "FixedSizeNodes",
+        "SchedulingPolicy",
+        "VirtualCluster",
+    ),
+    "remora.ray_seam.api": (
+        "Why",
+        "attach",
+        "detach",
+        "events",
+        "explain",
+        "init",
+        "label_node",
+        "put",
+        "shutdown_controller",
+        "status",
+        "taint_node",
+        "untaint_node",
+    ),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """The names that need Ray, imported when they are first used."""
-    if name in _LIVE:
-        from remora.ray_seam import api
+    """Each name is imported when it is first used: every worker imports this module, and most use none of them."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'remora' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
 
-        return getattr(api, name)
-    raise AttributeError(f"module 'remora' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

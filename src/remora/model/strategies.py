@@ -189,18 +189,12 @@ def node_affinity(expressions: Any, is_or_semantics: bool = False) -> NodeLabelA
     return NodeLabelAffinityStrategy(expressions, is_or_semantics)
 
 
-@functools.singledispatch
 def handle_id(handle: Any) -> str:
-    """The id behind a handle; the Ray seam registers Ray's ActorHandle here."""
-    workload_id = getattr(handle, "workload_id", None)
-    if isinstance(workload_id, str):
-        return workload_id
+    """The id behind a handle: what the handle says of itself. The Ray seam teaches it to Ray's own."""
+    for found in (handle, getattr(handle, "remora_id", None), getattr(handle, "workload_id", None)):
+        if isinstance(found, str):
+            return found
     raise InvalidStrategyError(f"{handle!r} is not an actor handle or an actor id; for example affinity(actor_0, False)")
-
-
-@handle_id.register
-def _(handle: str) -> str:
-    return handle
 
 
 def affinity(actor_handles: Any, is_soft: bool = False) -> LabelMatchExpression:

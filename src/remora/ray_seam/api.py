@@ -243,7 +243,7 @@ def _attach(defaults: Defaults) -> None:
         (node["Labels"] for node in ray.nodes() if "node:__internal_head__" in node["Resources"]), {}
     )
     installation = hooks.install(replace(defaults, rare=rare_resources(head)))
-    plain = installation.layer.default().spec
+    plain = installation.layer.plain.spec
     if plain is not None:
         _ask(controller.ensure.remote(plain.encode()))
 

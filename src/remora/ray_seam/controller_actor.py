@@ -17,8 +17,8 @@ from remora.controller.why import why_waiting, why_work
 from remora.model.labels import Labels
 from remora.ray_seam import hooks
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
-from remora.ray_seam.proxy import STOCK
 from remora.ray_seam.ray_port import RayPort
+from remora.ray_seam.tickets import STOCK
 from remora.seam.port import Work
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import FENCE_SECONDS

@@ -17,8 +17,8 @@ from typing import Any
 import ray
 
 from remora.ray_seam.fence import SharedFence
-from remora.ray_seam.proxy import RETRIES, Ticket
-from remora.ray_seam.ray_port import RayPort
+from remora.ray_seam.kv import Kv
+from remora.ray_seam.tickets import RETRIES, Ticket
 from remora.wire.fences import FENCE_SECONDS, fence_key, read_fence
 from remora.wire.tokens import class_of_token, is_token
 
@@ -45,9 +45,9 @@ class _Fence:
 
     def _open(self) -> SharedFence:
         node_id = str(ray.get_runtime_context().get_node_id())
-        port = RayPort()
+        kv = Kv()
         path = Path(ray._private.worker._global_node.get_session_dir_path()) / f"remora-fence-{node_id}"
-        self._shared = SharedFence(path, lambda: port.get(fence_key(node_id)) or b"", FENCE_SECONDS)
+        self._shared = SharedFence(path, lambda: kv.get(fence_key(node_id)) or b"", FENCE_SECONDS)
         return self._shared
 
 

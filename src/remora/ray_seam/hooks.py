@@ -1,59 +1,61 @@
-"""Install the layer in this process, and take it out again: every attribute of Ray that is replaced is replaced here."""
+"""Install the layer in this process, and take it out again: every attribute of Ray that is replaced is replaced here.
+
+Every worker does so before its first task, and most never submit anything. So this module and what it imports are light; what
+decides is imported with the first thing that is submitted.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import pickle
 import sys
+import threading
 import uuid
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import ray.remote_function
 from ray._common import ray_option_utils
-from ray._private.auto_init_hook import auto_init_ray
 from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
-from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from remora.errors import InvalidStrategyError
-from remora.model.groups import Bundle
-from remora.model.labels import parse_workload_labels
-from remora.model.requests import parse_fallbacks
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
-from remora.model.selectors import LabelSelector
-from remora.model.strategies import handle_id, parse_strategies
-from remora.model.taints import Tolerations
-from remora.ray_seam import names, travel
-from remora.ray_seam.late import LateGroup, create_later, late_key
-from remora.ray_seam.layer import Layer
-from remora.ray_seam.proxy import STOCK, CoreWorkerProxy, Ticket
+from remora.ray_seam import travel
+from remora.ray_seam.proxy import CoreWorkerProxy
 from remora.ray_seam.shim import ray_with, view_of
-from remora.wire.groups import class_of
-from remora.wire.options import NEW_OPTIONS, Defaults, is_ours, rewrite_group
-from remora.wire.tokens import class_token
+from remora.ray_seam.tickets import STOCK, Ticket
+
+if TYPE_CHECKING:
+    from remora.ray_seam.layer import Layer
+    from remora.wire.options import Defaults
 
 _installed: list[Installation] = []  # at most one
 _MARK = "_remora_exported_by"
+_MISSING: Any = object()
+_CHECKED = ("label_selector", "node_labels", "fallback_strategy", "tolerations", "labels", "affinity", "scheduling_strategy")
 
 
 def current() -> Installation | None:
     return _installed[0] if _installed else None
 
 
-def install(defaults: Defaults, *, probe: bool = True) -> Installation:
-    """Put the layer between user code and Ray, in this process. Twice is once; new defaults take over.
+def install(defaults: Defaults) -> Installation:
+    """Put the layer between user code and Ray, in this process. Twice is once; new defaults take over."""
+    from remora.ray_seam import names
 
-    A worker need not probe: the driver that it works for did.
-    """
     uninstall()
-    if probe:
-        names.probe()
-    _installed.append(Installation(Layer(defaults), everywhere=probe))
+    names.probe()
+    _installed.append(Installation(pickle.dumps(defaults), everywhere=True))
     return _installed[0]
+
+
+def arrive(packed: bytes) -> None:
+    """The same in a worker, unless it was done. It need not probe: the driver that it works for did."""
+    if not _installed:
+        _installed.append(Installation(packed, everywhere=False))
 
 
 def uninstall() -> None:
@@ -63,9 +65,13 @@ def uninstall() -> None:
 
 
 class Installation:
-    def __init__(self, layer: Layer, *, everywhere: bool) -> None:
-        self.layer = layer
+    """``packed`` is what travels on to other workers: the job's defaults, pickled."""
+
+    def __init__(self, packed: bytes, *, everywhere: bool) -> None:
+        self._packed = packed
         self._everywhere = everywhere
+        self._layer: Layer | None = None
+        self._lock = threading.Lock()
         self._mark = uuid.uuid4().hex  # functions are pickled with it, and in another process it means nothing
         self._undo: list[Callable[[], None]] = []
         self._exported: weakref.WeakSet[RemoteFunction] = weakref.WeakSet()
@@ -73,8 +79,9 @@ class Installation:
         self._accept_options()
         self._replace(RemoteFunction, "_remote", self._around_task(RemoteFunction._remote))
         self._replace(ActorClass, "_remote", self._around_actor(ActorClass._remote))
+        self._replace(ActorHandle, "remora_id", property(lambda handle: handle._actor_id.hex()))
         self._replace(ray.remote_function, "pickle_dumps", self._around_pickle(ray.remote_function.pickle_dumps))
-        self._worker = view_of(ray._private.worker.global_worker, lambda real: CoreWorkerProxy(real, layer))
+        self._worker = view_of(ray._private.worker.global_worker, lambda real: CoreWorkerProxy(real, self))
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
         self._take_placement_groups()
@@ -82,8 +89,19 @@ class Installation:
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
 
+    @functools.cached_property
+    def layer(self) -> Layer:
+        """One, whichever thread submits first."""
+        from remora.ray_seam.layer import Layer
+
+        with self._lock:
+            if self._layer is None:
+                self._layer = Layer(pickle.loads(self._packed))
+        return self._layer
+
     def undo(self) -> None:
-        self.layer.stop()
+        if self._layer is not None:
+            self._layer.stop()
         while self._undo:
             self._undo.pop()()
         # What was exported with the layer in it is exported again, without.
@@ -95,32 +113,28 @@ class Installation:
             metadata.last_export_cluster_and_job = None
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
-        old = getattr(owner, name)
+        old = getattr(owner, name, _MISSING)
         setattr(owner, name, new)
-        self._undo.append(lambda: setattr(owner, name, old))
+        self._undo.append(lambda: delattr(owner, name) if old is _MISSING else setattr(owner, name, old))
 
     def _accept_options(self) -> None:
         """The tables that ``.options()`` and ``@ray.remote`` validate against."""
-        for table in (ray_option_utils.task_options, ray_option_utils.actor_options):
-            for name, check in _CHECKS.items():
-                old = table.get(name)
-                table[name] = ray_option_utils.Option(None, check, default_value=None)
-                self._undo.append(functools.partial(_put_back, table, name, old))
-            resources = table["resources"]
-            table["resources"] = dataclasses.replace(resources, value_constraint=_also(_check_resources, resources))
-            self._undo.append(functools.partial(_put_back, table, "resources", resources))
-        valid = ray_option_utils.valid_options
-        ray_option_utils.valid_options = {**valid, **{name: ray_option_utils.task_options[name] for name in _CHECKS}}
-        self._undo.append(lambda: setattr(ray_option_utils, "valid_options", valid))
+        ours = {name: ray_option_utils.Option(None, _checking(name), default_value=None) for name in _CHECKED}
+        for name in ("task_options", "actor_options", "valid_options"):
+            table = getattr(ray_option_utils, name)
+            resources = dataclasses.replace(table["resources"], value_constraint=_also_ours(table["resources"]))
+            self._replace(ray_option_utils, name, _Options(table, {**ours, "resources": resources}))
 
     def _around_task(self, stock: Any) -> Any:
+        mark = self._mark
+
         @functools.wraps(stock)
         def _remote(function: RemoteFunction, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            if getattr(function, _MARK, None) != self._mark:
+            if function.__dict__.get(_MARK) != mark:
                 function._last_export_cluster_and_job = None  # exported before we were here: again, with the layer in it
-                setattr(function, _MARK, self._mark)
+                setattr(function, _MARK, mark)
                 self._exported.add(function)
-            return stock(function, args, kwargs, **self._ticketed(options, is_actor=False))
+            return stock(function, args, kwargs, **self.layer.ticketed(options, is_actor=False))
 
         return _remote
 
@@ -131,110 +145,44 @@ class Installation:
             if options.get("label_selector") is STOCK:
                 return stock(actor_class, args, kwargs, **options)
             if metadata not in self._exported_actors and not metadata.is_cross_language:
-                travel.board(metadata.modified_class, self.layer.defaults)
+                travel.board(metadata.modified_class, self._packed)
                 metadata.last_export_cluster_and_job = None
                 self._exported_actors.add(metadata)
-            return stock(actor_class, args, kwargs, **self._ticketed(options, is_actor=True))
+            return stock(actor_class, args, kwargs, **self.layer.ticketed(options, is_actor=True))
 
         return _remote
 
-    def _ticketed(self, options: dict[str, Any], *, is_actor: bool) -> dict[str, Any]:
-        """Options that Ray understands, with everything that it does not in a ticket."""
-        if options.keys().isdisjoint(_OURS) and not self.layer.defaults.labels:
-            return options
-        strategy = options.get("scheduling_strategy")
-        ours = is_ours(strategy) and not self.layer.names_no_node(strategy)
-        if isinstance(options.get("label_selector"), Ticket):
-            return options
-        asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
-        if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
-            if not self.layer.defaults.labels:
-                return options
-            if not is_actor:  # a call for each task would be too dear for what nobody asked for by name
-                options.setdefault("_labels", dict(self.layer.defaults.labels))
-                return options
-        for name in ("label_selector", "fallback_strategy"):
-            asked[name] = options.pop(name, None)
-        in_group = isinstance(strategy, PlacementGroupSchedulingStrategy)
-        asked["scheduling_strategy"] = None if in_group else strategy
-        given = {name: value for name, value in asked.items() if value is not None}
-        rewritten = self.layer.rewrite(given, _demand(options))
-        lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
-        if lease is not None and lease.placement.affinities and in_group:
-            raise InvalidStrategyError(
-                "affinity inside a placement group: its bundles lie where they lie already; give either affinity= or a group, "
-                "for example scheduling_strategy=actor_affinity(label_in('type', ['cat']))"
-            )
-        plain = self.layer.ticket(rewritten)
-        options["label_selector"] = plain if lease is None else Ticket(plain.class_id, plain.spec, lease)
-        if ours:
-            node_id = rewritten.node_id
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
-        if rewritten.labels:
-            options["_labels"] = dict(rewritten.labels)
-        return options
-
     def _around_pickle(self, stock: Any) -> Any:
         def pickle_dumps(function: Any, message: str) -> Any:
-            return stock(travel.Luggage(function, self.layer.defaults), message)
+            return stock(travel.Luggage(function, self._packed), message)
 
         return pickle_dumps
 
     def _take_placement_groups(self) -> None:
         module = sys.modules["ray.util.placement_group"]
-        stock = module.placement_group
+        stock, stock_remove = module.placement_group, module.remove_placement_group
 
         @functools.wraps(stock)
-        def placement_group(
-            bundles: Any,
-            strategy: Any = None,
-            *args: Any,
-            bundle_label_selector: Any = None,
-            tolerations: Any = None,
-            fallback_strategy: Any = None,
-            **kwargs: Any,
-        ) -> Any:
-            options = {
-                "bundle_label_selector": bundle_label_selector,
-                "tolerations": tolerations,
-                "fallback_strategy": fallback_strategy,
-            }
-            request = rewrite_group(bundles, strategy, options, self.layer.defaults)
+        def placement_group(bundles: Any, strategy: Any = None, *args: Any, **kwargs: Any) -> Any:
+            from remora.ray_seam.grouping import create_group
 
-            def attempt() -> Any:
-                """The group, or why there is none yet."""
-                offer = self.layer.offer_group(request)
-                if offer["option"] is None:
-                    return offer
-                chosen = request.options[offer["option"]]
-                with self._creating(chosen):
-                    return stock([bundle.resources.to_dict() for bundle in chosen], strategy or "PACK", *args, **kwargs)
-
-            auto_init_ray()
-            made = attempt()
-            if isinstance(made, PlacementGroup):
-                return made
-            module.validate_placement_group(bundles=bundles, strategy=strategy or "PACK", lifetime=kwargs.get("lifetime"))
-            group = LateGroup(late_key(), [dict(bundle) for bundle in bundles])
-            what = f"placement group {kwargs.get('name') or (args[0] if args else '')}".rstrip()
-            create_later(group, attempt, what, self.layer.stopped)
-            return group
-
-        self._rebind(stock, placement_group)
-        stock_remove = module.remove_placement_group
+            return create_group(self.layer, stock, self._creating, bundles, strategy, args, kwargs)
 
         @functools.wraps(stock_remove)
         def remove_placement_group(placement_group: Any) -> None:
+            from remora.ray_seam.late import LateGroup
+
             if not (isinstance(placement_group, LateGroup) and placement_group.withdraw()):
                 stock_remove(placement_group)
 
+        self._rebind(stock, placement_group)
         self._rebind(stock_remove, remove_placement_group)
 
     @contextlib.contextmanager
-    def _creating(self, bundles: tuple[Bundle, ...]) -> Any:
-        """In this thread a group with these bundles is created: each takes the token of its class."""
+    def _creating(self, tokens: list[str]) -> Iterator[None]:
+        """In this thread a group is created, each of whose bundles takes one of these tokens."""
         groups = self._worker.core_worker.groups
-        groups.tokens = [class_token(class_of(bundle.nodes).class_id) for bundle in bundles]
+        groups.tokens = tokens
         try:
             yield
         finally:
@@ -250,7 +198,13 @@ class Installation:
                     self._replace(module, name, new)
 
 
-_OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
+class _Options(dict[str, Any]):
+    """A table of Ray's with our options in it. Ray goes through all of it for the defaults of every task; of ours there are
+    none, so it goes through its own."""
+
+    def __init__(self, stock: dict[str, Any], ours: dict[str, Any]) -> None:
+        super().__init__({**stock, **ours})
+        self.items = stock.items  # type: ignore[method-assign]
 
 
 def _without_tokens(stock: Any) -> Any:
@@ -262,59 +216,22 @@ def _without_tokens(stock: Any) -> Any:
     return filter_autoscaler_events
 
 
-def _put_back(table: dict[str, Any], name: str, old: Any) -> None:
-    if old is None:
-        table.pop(name, None)
-    else:
-        table[name] = old
-
-
-def _demand(options: dict[str, Any]) -> dict[str, float]:
-    """What the work needs to be placed at all, for choosing among fallbacks."""
-    cpus = options.get("num_cpus")
-    demand = {"CPU": 1 if cpus is None else cpus, "GPU": options.get("num_gpus") or 0, **(options.get("resources") or {})}
-    return {name: amount for name, amount in demand.items() if amount}
-
-
-def _checking(parse: Callable[[Any], Any]) -> Callable[[Any], None]:
+def _checking(name: str) -> Callable[[Any], None]:
     def check(value: Any) -> None:
         if value is not None and not isinstance(value, Ticket):
-            parse(value)
+            from remora.ray_seam import checks
+
+            checks.check(name, value)
 
     return check
 
 
-def _check_strategy(value: Any) -> None:
-    if is_ours(value):
-        parse_strategies(value)
-
-
-def _check_resources(value: Any) -> None:
-    for name in value or ():
-        check_resource_name(name)
-
-
-def _also(check: Callable[[Any], None], option: Any) -> Callable[[Any], Any]:
-    """Our check, then Ray's own."""
+def _also_ours(option: Any) -> Callable[[Any], Any]:
+    """Our check of resources, then Ray's own."""
 
     def both(value: Any) -> Any:
-        check(value)
+        for name in value or ():
+            check_resource_name(name)
         return option.value_constraint(value) if option.value_constraint else None
 
     return both
-
-
-_CHECKS: dict[str, Callable[[Any], None]] = {
-    "label_selector": _checking(LabelSelector),
-    "node_labels": _checking(LabelSelector),
-    "fallback_strategy": _checking(parse_fallbacks),
-    "tolerations": _checking(Tolerations),
-    "labels": _checking(parse_workload_labels),
-    "affinity": _checking(lambda value: parse_strategies(None, value)),
-    "scheduling_strategy": _checking(_check_strategy),
-}
-
-
-@handle_id.register
-def _(handle: ActorHandle) -> str:
-    return str(handle._actor_id.hex())

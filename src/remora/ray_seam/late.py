@@ -18,8 +18,8 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from remora.ray_seam.proxy import STOCK
-from remora.ray_seam.ray_port import RayPort
+from remora.ray_seam.kv import Kv
+from remora.ray_seam.tickets import STOCK
 from remora.ray_seam.waiting import PATIENCE_SECONDS, line
 
 _LOOK_SECONDS = 0.25
@@ -82,12 +82,12 @@ class LateGroup(PlacementGroup):  # type: ignore[misc]
         """Nobody wants it any more; whether it had not been created."""
         if self._look():
             return False
-        RayPort().put(self._key, _REMOVED)
+        Kv().put(self._key, _REMOVED)
         return True
 
     def _look(self) -> bool:
         if self._made is None:
-            found = RayPort().get(self._key)
+            found = Kv().get(self._key)
             if found == _REMOVED:
                 raise ValueError("the placement group was removed before it could be created")
             if found:
@@ -124,11 +124,11 @@ def create_later(group: LateGroup, attempt: Try, what: str, stopped: threading.E
 
     def keep_trying() -> None:
         since, said = time.monotonic(), ""
-        while not stopped.wait(_LOOK_SECONDS) and ray.is_initialized() and RayPort().get(group.key) != _REMOVED:
+        while not stopped.wait(_LOOK_SECONDS) and ray.is_initialized() and Kv().get(group.key) != _REMOVED:
             found = attempt()
             if isinstance(found, PlacementGroup):
                 made = {"id": found.id.hex(), "bundles": found.bundle_cache}
-                RayPort().put(group.key, json.dumps(made).encode())
+                Kv().put(group.key, json.dumps(made).encode())
                 return
             group.why = found
             if found["reason"] != said and time.monotonic() - since > PATIENCE_SECONDS:

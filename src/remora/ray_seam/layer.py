@@ -8,21 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from remora.errors import InvalidStrategyError
 from remora.model.groups import GroupRequest
+from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
-from remora.ray_seam.proxy import Given, Ticket
+from remora.ray_seam.tickets import Given, Ticket
 from remora.ray_seam.waiting import Waiting
 from remora.wire.classes import IDLE_SECONDS
 from remora.wire.groups import encode_group
-from remora.wire.leases import encode_ask
-from remora.wire.options import Defaults, Rewritten, rewrite
+from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL, encode_ask
+from remora.wire.options import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
 from remora.wire.tokens import class_token
 
 CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
 
+_OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
+_CLASS_ONLY = {"label_selector", "node_labels", "tolerations"}  # say the class and nothing besides
+_MOST_KEPT = 10_000
 _SEEN_SECONDS = 5.0
 _AGAIN_SECONDS = IDLE_SECONDS / 3
 
@@ -35,22 +40,19 @@ class Layer:
         self._controller: Any = None
         self._alive: set[str] = set()
         self._known: dict[str, Rewritten] = {}
+        self._usual: dict[str, Ticket] = {}
         self._tickets: dict[str, Ticket] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
         plain = rewrite({}, defaults)
-        self._plain = Ticket(plain.spec.class_id, plain.spec)
-
-    def default(self) -> Ticket:
-        """For work that says nothing about where it runs."""
-        return self._plain
+        self.plain = Ticket(plain.spec.class_id, plain.spec)  # for work that says nothing about where it runs
 
     def rewrite(self, options: dict[str, Any], resources: dict[str, float]) -> Rewritten:
         """As ``wire.options.rewrite``; the same options are worked out once."""
-        key = repr(sorted(options.items())) + (repr(sorted(resources.items())) if options.get("fallback_strategy") else "")
+        key = repr(options) + (repr(sorted(resources.items())) if options.get("fallback_strategy") else "")
         found = self._known.get(key)
         if found is None:
             found = rewrite(options, self.defaults, resources)
-            if len(self._known) < 10_000 and " at 0x" not in key:  # an object that shows its address has no lasting key
+            if len(self._known) < _MOST_KEPT and _lasts(key):
                 self._known[key] = found
         return found
 
@@ -61,6 +63,55 @@ class Layer:
         if found is None:
             found = self._tickets[spec.class_id] = Ticket(spec.class_id, spec)
         return found
+
+    def ticketed(self, options: dict[str, Any], *, is_actor: bool) -> dict[str, Any]:
+        """Options that Ray understands, with everything that it does not in a ticket."""
+        if _OURS.isdisjoint(options) and not self.defaults.labels:
+            return options
+        given = {name: value for name, value in options.items() if name in _OURS and value is not None}
+        key = repr(given)
+        usual = self._usual.get(key)
+        if usual is None:
+            return self._worked_out(options, key, is_actor)
+        for name in given:
+            del options[name]
+        options["label_selector"] = usual
+        return options
+
+    def _worked_out(self, options: dict[str, Any], key: str, is_actor: bool) -> dict[str, Any]:
+        strategy = options.get("scheduling_strategy")
+        ours = is_ours(strategy) and not self.names_no_node(strategy)
+        if isinstance(options.get("label_selector"), Ticket):
+            return options
+        asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
+        if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
+            if not self.defaults.labels:
+                return options
+            if not is_actor:  # a call for each task would be too dear for what nobody asked for by name
+                options.setdefault("_labels", dict(self.defaults.labels))
+                return options
+        for name in ("label_selector", "fallback_strategy"):
+            asked[name] = options.pop(name, None)
+        in_group = isinstance(strategy, PlacementGroupSchedulingStrategy)
+        asked["scheduling_strategy"] = None if in_group else strategy
+        given = {name: value for name, value in asked.items() if value is not None}
+        rewritten = self.rewrite(given, _demand(options))
+        lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
+        if lease is not None and lease.placement.affinities and in_group:
+            raise InvalidStrategyError(
+                "affinity inside a placement group: its bundles lie where they lie already; give either affinity= or a group, "
+                "for example scheduling_strategy=actor_affinity(label_in('type', ['cat']))"
+            )
+        plain = self.ticket(rewritten)
+        options["label_selector"] = plain if lease is None else Ticket(plain.class_id, plain.spec, lease)
+        if ours:
+            node_id = rewritten.node_id
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
+        if rewritten.labels:
+            options["_labels"] = dict(rewritten.labels)
+        elif lease is None and given.keys() <= _CLASS_ONLY and _lasts(key) and len(self._usual) < _MOST_KEPT:
+            self._usual[key] = plain
+        return options
 
     def token(self, ticket: Ticket, resources: Mapping[str, float]) -> str:
         """The token to take. The controller is told of its class, one way and once in a while in this process: no call on
@@ -73,7 +124,15 @@ class Layer:
             ticket.mentioned_at = now
         return ticket.token
 
-    def place(
+    def place_actor(
+        self, asked: Rewritten, held: Mapping[str, float], demand: Mapping[str, float], namespace: str | None
+    ) -> Given:
+        return self._place(asked, ACTOR, held, demand, namespace)
+
+    def place_task(self, asked: Rewritten, held: Mapping[str, float]) -> Given:
+        return self._place(asked, TASK, held, held, None)
+
+    def _place(
         self,
         asked: Rewritten,
         kind: str,
@@ -86,7 +145,7 @@ class Layer:
         keys = rare_taints((name for name, amount in demand.items() if amount), self.defaults.rare)
         text = encode_ask(asked.ask(kind, held, demand, namespace or context.namespace, keys))
         slot, node_id = ray.get(self.controller().place.remote(text, context.get_job_id()))
-        return Given(slot, node_id, text)
+        return Given(slot, node_id, {LEASE_LABEL: slot, REQUEST_LABEL: text})
 
     def claim(self, slot: str, actor_id: str) -> None:
         self.controller().claim.remote(slot, actor_id)
@@ -145,3 +204,15 @@ class Layer:
             spec = ticket.spec.tolerating(keys)
             self._tolerant[known] = Ticket(spec.class_id, spec)
         return self._tolerant[known]
+
+
+def _lasts(key: str) -> bool:
+    """Whether it says the same of the same: an object that shows its address may be another next time."""
+    return " at 0x" not in key
+
+
+def _demand(options: dict[str, Any]) -> dict[str, float]:
+    """What the work needs to be placed at all, for choosing among fallbacks."""
+    cpus = options.get("num_cpus")
+    demand = {"CPU": 1 if cpus is None else cpus, "GPU": options.get("num_gpus") or 0, **(options.get("resources") or {})}
+    return {name: amount for name, amount in demand.items() if amount}

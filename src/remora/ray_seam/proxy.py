@@ -7,33 +7,27 @@ whether work goes into a placement group, whose bundles hold the tokens already.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Iterator
-from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ray import Language
 from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from remora.model.strategies import ACTOR, TASK
-from remora.wire.classes import ClassSpec
-from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL
-from remora.wire.options import Rewritten
-from remora.wire.tokens import TAKEN, class_token, lease_token
+from remora.ray_seam.tickets import RETRIES, STOCK, Given, Ticket
+from remora.wire.tokens import TAKEN, lease_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
 
-RETRIES = "__remora_max_retries__"
-"""A hidden argument: how often the task may be retried, for the guard that hands it on."""
-
 _USUAL_RETRIES = 3
 
 
-class _Signature:
-    """Where the arguments of a call of the core worker stand, and what stands there when they are left out."""
+class _Call:
+    """The arguments of a call of the core worker: where each stands, and what stands there when it is left out."""
 
     def __init__(self, method: str) -> None:
         parameters = list(inspect.signature(getattr(CoreWorker, method)).parameters.values())[1:]
@@ -50,45 +44,25 @@ class _Signature:
         return call
 
 
-class Ticket:
-    """Carries the class of a request through Ray's own code, in the place of its label selector.
-
-    ``spec`` is None where the class is known to exist: work that a guard hands on. ``lease`` is there where the kernel
-    places the work by itself.
-    """
-
-    __slots__ = ("class_id", "lease", "mentioned_at", "spec", "token")
-
-    def __init__(self, class_id: str, spec: ClassSpec | None = None, lease: Rewritten | None = None) -> None:
-        self.class_id = class_id
-        self.spec = spec
-        self.lease = lease
-        self.token = class_token(class_id)
-        self.mentioned_at = -inf  # when the controller was last told that somebody uses the class
+_call = functools.cache(_Call)  # of what a process submits: workers that submit nothing look nothing up
 
 
-class Given(NamedTuple):
-    """A lease: its slot, the node that was chosen if there is one, and what was asked for."""
-
-    slot: str
-    node_id: str | None
-    text: str
-
-
-STOCK = Ticket("")
-"""For what has to run whatever the rules say: it takes no token. The controller itself."""
+class HasLayer(Protocol):
+    @property
+    def layer(self) -> Layer: ...
 
 
 class CoreWorkerProxy:
     """Everything else is the real core worker's."""
 
-    def __init__(self, inner: Any, layer: Layer) -> None:
+    def __init__(self, inner: Any, owner: HasLayer) -> None:
         self.remora_inner = inner
         self.groups = threading.local()  # the tokens of the bundles of the group that this thread is creating
-        self._layer = layer
-        self._task = _Signature("submit_task")
-        self._actor = _Signature("create_actor")
-        self._group = _Signature("create_placement_group")
+        self._owner = owner
+
+    @functools.cached_property
+    def _layer(self) -> Layer:
+        return self._owner.layer
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.remora_inner, name)
@@ -97,38 +71,40 @@ class CoreWorkerProxy:
         return value
 
     def submit_task(self, *args: Any, **kwargs: Any) -> Any:
-        at = self._task.at
-        call = self._task.in_order(args, kwargs)
-        ticket = call[at["label_selector"]]
-        lease = self._lease(call, at, TASK) if isinstance(ticket, Ticket) and ticket.lease is not None else None
-        if lease is not None:
-            taken: dict[str, float] | None = {**call[at["resources"]], lease_token(lease.slot): TAKEN}
-            call[at["resources"]] = taken
-        else:
-            taken = self._tokenize(call, at, ("resources",))
-        if taken is not None:
-            self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
+        known = _call("submit_task")
+        at = known.at
+        call = known.in_order(args, kwargs)
         retries = call[at["max_retries"]]
         # Only functions in Python have a guard that takes the hidden argument off again.
         if retries != _USUAL_RETRIES and call[at["language"]] == Language.PYTHON:
             call[at["args"]] = [*call[at["args"]], RETRIES, retries]
-        if lease is None:
-            return self.remora_inner.submit_task(*call)
+        ticket = call[at["label_selector"]]
+        if isinstance(ticket, Ticket) and ticket.lease is not None:
+            lease = self._lease(call, at)
+            if lease is not None:
+                return self._submit_leased(call, at, lease)
+        self._tokenize(call, at)
+        return self.remora_inner.submit_task(*call)
+
+    def _submit_leased(self, call: list[Any], at: dict[str, int], lease: Given) -> Any:
+        call[at["resources"]] = taken = {**call[at["resources"]], lease_token(lease.slot): TAKEN}
+        self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
         with self._given_up_on_error(lease.slot):
             made = self.remora_inner.submit_task(*call)
         self._layer.give_up_when_done(lease.slot, made)
         return made
 
     def create_actor(self, *args: Any, **kwargs: Any) -> Any:
-        at = self._actor.at
-        call = self._actor.in_order(args, kwargs)
+        known = _call("create_actor")
+        at = known.at
+        call = known.in_order(args, kwargs)
         ticket = call[at["label_selector"]]
-        lease = self._lease(call, at, ACTOR) if isinstance(ticket, Ticket) and ticket.lease is not None else None
+        lease = self._lease(call, at) if isinstance(ticket, Ticket) and ticket.lease is not None else None
         if lease is not None:
             # Only to be placed: it does not hold the token, so when it dies it needs it again, and we decide anew.
             needs = {**(call[at["placement_resources"]] or call[at["resources"]]), lease_token(lease.slot): TAKEN}
             call[at["placement_resources"]] = needs
-            call[at["labels"]] = {**(call[at["labels"]] or {}), LEASE_LABEL: lease.slot, REQUEST_LABEL: lease.text}
+            call[at["labels"]] = {**(call[at["labels"]] or {}), **lease.labels}
             self._layer.waiting.note(needs, call[at["function_descriptor"]], call[at["name"]])
             with self._given_up_on_error(lease.slot):
                 actor_id = self.remora_inner.create_actor(*call)
@@ -137,21 +113,21 @@ class CoreWorkerProxy:
         # Ray puts an actor that holds nothing on a random node; with a token it holds something, and would be packed.
         if not any(call[at["resources"]].values()) and call[at["scheduling_strategy"]] == "DEFAULT":
             call[at["scheduling_strategy"]] = "SPREAD"
-        taken = self._tokenize(call, at, ("resources", "placement_resources"))
-        if taken is not None:
-            self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
+        self._tokenize(call, at)
         return self.remora_inner.create_actor(*call)
 
-    def _lease(self, call: list[Any], at: dict[str, int], kind: str) -> Given | None:
+    def _lease(self, call: list[Any], at: dict[str, int]) -> Given | None:
         """A slot for what the kernel places by itself; its node, if it is decided, is a hint for Ray."""
         if isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
             return None  # its bundle lies where it lies
         asked = call[at["label_selector"]].lease
         call[at["label_selector"]] = call[at["fallback_strategy"]] = None
         resources = call[at["resources"]]
-        placed = call[at["placement_resources"]] if kind == ACTOR else None
-        namespace = call[at["ray_namespace"]] if kind == ACTOR else None
-        given = self._layer.place(asked, kind, resources, placed or resources, namespace)
+        if "placement_resources" in at:
+            needs = call[at["placement_resources"]] or resources
+            given = self._layer.place_actor(asked, resources, needs, call[at["ray_namespace"]])
+        else:
+            given = self._layer.place_task(asked, resources)
         hint = NodeAffinitySchedulingStrategy(given.node_id, soft=True) if given.node_id else "DEFAULT"
         call[at["scheduling_strategy"]] = hint
         return given
@@ -164,30 +140,30 @@ class CoreWorkerProxy:
             self._layer.give_up(slot)
             raise
 
-    def _tokenize(self, call: list[Any], at: dict[str, int], amounts: tuple[str, ...]) -> dict[str, float] | None:
-        """Adds the token of the class; what has to be free for it to be placed, or None where it takes no token."""
-        ticket = call[at["label_selector"]]
+    def _tokenize(self, call: list[Any], at: dict[str, int]) -> None:
+        """Adds the token of the class to what has to be free for the work to be placed."""
+        layer, selector, resources = self._layer, at["label_selector"], at["resources"]
+        ticket = call[selector]
         if not isinstance(ticket, Ticket):
-            ticket = self._layer.default()
-        call[at["label_selector"]] = call[at["fallback_strategy"]] = None
+            ticket = layer.plain
+        call[selector] = call[at["fallback_strategy"]] = None
         if ticket is STOCK or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
-            return None
-        token = self._layer.token(ticket, call[at["resources"]])
-        taken: dict[str, float] = {}
-        for name in amounts:
-            resources = call[at[name]]
-            # Placement resources are empty when they are the same as the resources: leave them so.
-            if resources or name == "resources":
-                taken = {**resources, token: TAKEN}
-                call[at[name]] = taken
-        return taken
+            return
+        token = layer.token(ticket, call[resources])
+        call[resources] = taken = {**call[resources], token: TAKEN}
+        placement = at.get("placement_resources")
+        # An actor's are empty when they are the same as its resources: they are left so.
+        if placement is not None and call[placement]:
+            call[placement] = taken = {**call[placement], token: TAKEN}
+        layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
 
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
-        at = self._group.at
-        call = self._group.in_order(args, kwargs)
+        known = _call("create_placement_group")
+        at = known.at
+        call = known.in_order(args, kwargs)
         bundles = call[at["bundles"]]
         # Code that got hold of Ray's own function before the layer was there says no classes.
-        tokens = getattr(self.groups, "tokens", None) or [self._layer.token(self._layer.default(), each) for each in bundles]
+        tokens = getattr(self.groups, "tokens", None) or [self._layer.token(self._layer.plain, each) for each in bundles]
         made = [{**bundle, token: TAKEN} for bundle, token in zip(bundles, tokens, strict=True)]
         call[at["bundles"]] = made
         self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())

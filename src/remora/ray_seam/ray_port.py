@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import ray
 from ray import PlacementGroupID
 from ray.util import placement_group, remove_placement_group
 from ray.util.placement_group import PlacementGroup
 
+from remora.ray_seam.kv import Kv
 from remora.seam.port import ENDED, GROUP, Demand, NodeGoneError, NodeView, Observation, Work
 
 if TYPE_CHECKING:
     from remora.ray_seam.lookup import Lookup
 
-_NAMESPACE = b"remora"
 _HOLD_SECONDS = 2
 
 
-class RayPort:
+class RayPort(Kv):
     def __init__(self, gcs_client: Any = None) -> None:
-        self._gcs = gcs_client if gcs_client is not None else ray._private.worker.global_worker.gcs_client
+        super().__init__(gcs_client)
         self._head: str | None = None
         self._tables: Lookup | None = None
 
@@ -57,19 +56,6 @@ class RayPort:
             if "not alive" in str(error):
                 raise NodeGoneError(node_id) from error
             raise
-
-    def put(self, key: str, value: bytes | None) -> None:
-        if value is None:
-            self._gcs.internal_kv_del(key.encode(), False, _NAMESPACE)
-        else:
-            self._gcs.internal_kv_put(key.encode(), value, True, _NAMESPACE)
-
-    def get(self, key: str) -> bytes | None:
-        value: bytes | None = self._gcs.internal_kv_get(key.encode(), _NAMESPACE)
-        return value
-
-    def keys(self, prefix: str) -> list[str]:
-        return sorted(key.decode() for key in self._gcs.internal_kv_keys(prefix.encode(), _NAMESPACE))
 
     def find(self, id_or_name: str | None) -> list[Work]:
         return self._lookup().find(id_or_name) if id_or_name is not None else self._lookup().actors()

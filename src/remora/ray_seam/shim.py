@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import ray
 
-from remora.ray_seam.proxy import CoreWorkerProxy
+if TYPE_CHECKING:
+    from remora.ray_seam.proxy import CoreWorkerProxy
 
 
 def view_of(worker: Any, wrap: Callable[[Any], CoreWorkerProxy]) -> Any:
@@ -21,22 +23,26 @@ def view_of(worker: Any, wrap: Callable[[Any], CoreWorkerProxy]) -> Any:
 
     The view shares the worker's own attributes, so that everything but the core worker is as fast as it was.
     """
-    held: list[CoreWorkerProxy] = []
+    attributes = worker.__dict__
+    held: Any = None
 
     class WorkerView(type(worker)):  # type: ignore[misc]
         @property
         def core_worker(self) -> Any:
-            real = worker.__dict__["core_worker"]
-            if not held or held[0].remora_inner is not real:  # the worker connected anew
-                held[:] = [wrap(real)]
-            return held[0]
+            nonlocal held
+            real = attributes.get("core_worker")
+            if held is None or held.remora_inner is not real:  # the worker connected anew
+                if real is None:
+                    raise AttributeError("core_worker")
+                held = wrap(real)
+            return held
 
         @core_worker.setter
         def core_worker(self, value: Any) -> None:
-            worker.__dict__["core_worker"] = value
+            attributes["core_worker"] = value
 
     view = object.__new__(WorkerView)
-    view.__dict__ = worker.__dict__
+    view.__dict__ = attributes
     return view
 
 
@@ -48,7 +54,10 @@ class _View:
         self.__dict__["_module"] = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_module"], name)
+        value = getattr(self.__dict__["_module"], name)
+        if isinstance(value, ModuleType) or name.isupper():
+            self.__dict__[name] = value  # modules and constants stay; several are looked up on the way of every task
+        return value
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Functions of these modules are pickled by value with the actor classes they belong to: they get the real one.

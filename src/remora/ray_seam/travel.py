@@ -1,7 +1,8 @@
 """How the layer reaches workers: with the functions and classes that they load, not with a runtime environment.
 
 A function is pickled as ``Luggage``; unpickling it installs the layer in the worker and returns the function behind a
-guard. A class carries a ``Stowaway``, which does the same for actors.
+guard. A class carries a ``Stowaway``, which does the same for actors. The defaults of the job travel as the bytes that they
+were pickled to: most workers never submit anything, and never open them.
 """
 
 from __future__ import annotations
@@ -9,51 +10,45 @@ from __future__ import annotations
 from typing import Any
 
 from remora.ray_seam.guard import guarded
-from remora.wire.options import Defaults
 
 _ATTRIBUTE = "__remora_stowaway__"
 
 
-class Luggage:
-    def __init__(self, function: Any, defaults: Defaults) -> None:
-        self.function = function
-        self.defaults = defaults
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return arrive, (self.function, self.defaults)
-
-
 class Stowaway:
-    def __init__(self, defaults: Defaults) -> None:
-        self.defaults = defaults
+    def __init__(self, packed: bytes) -> None:
+        self.packed = packed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return arrive_unseen, (self.defaults,)
+        return arrive_unseen, (self.packed,)
 
 
-def arrive(function: Any, defaults: Defaults) -> Any:
+class Luggage:
+    def __init__(self, function: Any, packed: bytes) -> None:
+        self.function = function
+        self.packed = packed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In this order: the layer is there before the function's own module is imported.
+        return arrive, (Stowaway(self.packed), self.function)
+
+
+def arrive(_: Stowaway, function: Any) -> Any:
     """In the worker, where a function is loaded."""
-    _install(defaults)
     return guarded(function)
 
 
-def arrive_unseen(defaults: Defaults) -> Stowaway:
+def arrive_unseen(packed: bytes) -> Stowaway:
     """In the worker, where an actor's class is loaded."""
-    _install(defaults)
-    return Stowaway(defaults)
+    from remora.ray_seam import hooks
+
+    hooks.arrive(packed)
+    return Stowaway(packed)
 
 
-def board(modified_class: type, defaults: Defaults) -> None:
-    setattr(modified_class, _ATTRIBUTE, Stowaway(defaults))
+def board(modified_class: type, packed: bytes) -> None:
+    setattr(modified_class, _ATTRIBUTE, Stowaway(packed))
 
 
 def leave(modified_class: type) -> None:
     if _ATTRIBUTE in vars(modified_class):
         delattr(modified_class, _ATTRIBUTE)
-
-
-def _install(defaults: Defaults) -> None:
-    from remora.ray_seam import hooks
-
-    if hooks.current() is None:
-        hooks.install(defaults, probe=False)
