@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ray
@@ -36,6 +37,11 @@ TOUCHED = (
     Name("ray.remote_function", "ray", "the name through which it finds the core worker"),
     Name("ray.actor", "ActorClass._remote", "where an actor is created", ("args", "kwargs", "actor_options")),
     Name("ray.actor", "ray", "the name through which it finds the core worker"),
+    Name("ray.remote_function", "RemoteFunction._last_export_cluster_and_job", "forgotten, so that it is exported anew"),
+    Name("ray.actor", "ActorClass.__ray_metadata__.last_export_cluster_and_job", "the same for classes"),
+    Name("ray.actor", "ActorClass.__ray_metadata__.modified_class", "the class that is exported: it carries the layer"),
+    Name("ray.actor", "ActorClass.__ray_metadata__.is_cross_language", "whether it is a class in Python"),
+    Name("ray.actor", "ActorHandle._actor_id", "whom an affinity names"),
     Name("ray.util.placement_group", "placement_group", "takes the new options"),
     Name("ray._raylet", "CoreWorker.submit_task", "the last step of a task", (*_SCHEDULED, "args", "max_retries")),
     Name(
@@ -48,10 +54,21 @@ TOUCHED = (
     Name("ray._raylet", "Config.initialize", "makes a changed RAY_AUTH_MODE known in this process"),
     Name("ray._raylet", "CoreWorker.get_all_reference_counts", "whether anybody refers to an object with labels"),
     Name("ray._raylet", "ObjectRef._on_completed", "when a task with a lease has ended"),
+    Name("ray._raylet", "PythonFunctionDescriptor.function_name", "what a task is called"),
+    Name("ray._raylet", "PythonFunctionDescriptor.class_name", "what an actor is called"),
     Name("ray._raylet", "GcsClient", "internal KV, node table, resource state, resize"),
+    Name("ray._private.worker", "global_worker.core_worker", "the real one, which everything else goes to"),
+    Name("ray._private.worker", "global_worker.gcs_client.address", "where the feeds and tables of GCS are"),
+    Name("ray._private.worker", "global_worker.gcs_client.get_all_node_info", "which node is the head"),
+    Name("ray._private.worker", "global_worker.gcs_client.internal_kv_get", "reads what is remembered"),
+    Name("ray._private.worker", "global_worker.gcs_client.internal_kv_put", "remembers it"),
+    Name("ray._private.worker", "global_worker.gcs_client.internal_kv_del", "forgets it"),
+    Name("ray._private.worker", "global_worker.gcs_client.internal_kv_keys", "lists it"),
+    Name("ray._private.worker", "global_worker.gcs_client.resize_raylet_resource_instances", "puts tokens on nodes"),
     Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node and all demand in one call"),
     Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),
     Name("ray.util.placement_group", "validate_placement_group", "the checks of a group that is created later"),
+    Name("ray.util.placement_group", "PlacementGroup.bundle_cache", "the bundles of a group that was created later"),
     Name("ray.util.placement_group", "remove_placement_group", "takes back a group that was not created yet"),
     Name("ray._private.auto_init_hook", "auto_init_ray", "ray.init() where the user did not call it"),
     Name("ray._private.node", "Node.is_head", "whether this process started the cluster"),
@@ -71,26 +88,42 @@ TOUCHED = (
     Name("ray._private.gcs_pubsub", "GcsAioActorSubscriber", "the feed of actors"),
     Name("ray._private.gcs_pubsub", "GcsAioJobSubscriber", "the feed of jobs"),
 )
-_RESIZE = Name("ray._raylet", "GcsClient.resize_raylet_resource_instances", "puts tokens on nodes")
+_WHEN_CONNECTED = "global_worker."
 
 
 def probe() -> None:
     """Raise IncompatibleRayError naming the first touched name that this Ray does not have as expected."""
     for name in TOUCHED:
+        if name.path.startswith(_WHEN_CONNECTED) and not ray.is_initialized():
+            continue
         try:
-            # From sys.modules: ray.util.placement_group names a function too, which hides the module.
-            importlib.import_module(name.module)
-            found: Any = sys.modules[name.module]
-            for part in name.path.split("."):
-                found = getattr(found, part)
+            found = _find(name)
         except (ImportError, AttributeError):
             raise _incompatible(name, "is missing") from None
         missing = [parameter for parameter in name.parameters if parameter not in inspect.signature(found).parameters]
         if missing:
             raise _incompatible(name, f"takes no {missing[0]!r}")
-    client = ray._private.worker.global_worker.gcs_client
-    if client is not None and not hasattr(client, "resize_raylet_resource_instances"):
-        raise _incompatible(_RESIZE, "is missing")
+
+
+def _find(name: Name) -> Any:
+    # From sys.modules: ray.util.placement_group names a function too, which hides the module.
+    importlib.import_module(name.module)
+    found: Any = sys.modules[name.module]
+    for part in name.path.split("."):
+        found = getattr(found, part)
+        if part in _MADE:  # what is touched is not the class's own but in what is made of it: so one is made
+            found = _MADE[part](found)
+    return found
+
+
+def _nothing() -> None: ...
+
+
+_MADE: dict[str, Callable[[Any], Any]] = {
+    "RemoteFunction": lambda _: ray.remote(_nothing),
+    "ActorClass": lambda _: ray.remote(type("Nothing", (), {})),
+    "PlacementGroup": lambda kind: kind.empty(),
+}
 
 
 def _incompatible(name: Name, what: str) -> IncompatibleRayError:
