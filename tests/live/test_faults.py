@@ -222,3 +222,31 @@ def test_a_taint_is_honoured_by_placement_groups_under(strategy: str, world: Wor
     assert not refused.wait(1)
     ray.util.remove_placement_group(refused)
     ray.util.remove_placement_group(allowed)
+
+
+def test_nothing_that_runs_in_the_background_connects_a_driver_again_that_has_shut_down(world: World) -> None:
+    code = """
+        import threading, time
+        import remora
+        from ray.util import placement_group
+        from remora.ray_seam import hooks, waiting
+
+        waiting.PATIENCE_SECONDS = 0.1
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False)
+        task = ray.remote(lambda: 1).options(label_selector={"zone": "nowhere"}).remote()
+        group = placement_group([{"CPU": 1000}])
+        kept = remora.put("x", labels={"kind": "x"})
+        threads = {thread.name: thread for thread in threading.enumerate() if thread.name.startswith("remora-")}
+        noted = hooks.current().layer.waiting._noted
+        assert noted
+        ray.shutdown()
+        for name in ("remora-late-group", "remora-objects"):
+            threads.pop(name).join(30)
+            assert not ray.is_initialized(), name
+        until = time.monotonic() + 30
+        while noted and time.monotonic() < until:  # forgotten when it has looked
+            time.sleep(0.01)
+        print(sorted(threads), len(noted), ray.is_initialized())
+        """
+    driver = run_driver(world, code)
+    assert driver.communicate(timeout=120)[0].strip() == "['remora-waiting'] 0 False"

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ NODES = """
 nodes:
   - {name: first, resources: {CPU: 1}, labels: {zone: a}}
   - {name: gpu, resources: {CPU: 1, GPU: 1, rare: 2}, labels: {zone: b, ray.io/market-type: spot}, taints: {gpu_node: "true"}}
-  - {name: small, resources: {CPU: 1}}
-rare_resource_isolation: [rare]
+  - {name: cards, resources: {CPU: 1, GPU: 1}}
+rare_resource_isolation: [rare, gpu]
 """
 
 ASK = """
@@ -93,12 +94,13 @@ def started(machine: Machine) -> dict[str, Any]:
 
 def test_the_nodes_are_there_with_labels_taints_and_resources(machine: Machine, started: dict[str, Any]) -> None:
     seen = machine.nodes(started["address"])
-    assert sorted(seen) == ["first", "gpu", "small"]
+    assert sorted(seen) == ["cards", "first", "gpu"]
     head, gpu = seen["first"], seen["gpu"]
     assert {node["name"]: node["node_id"] for node in started["nodes"]} == {
         name: node["labels"].pop("ray.io/node-id") for name, node in seen.items()
     }
-    assert head["labels"] == {"zone": "a", "ray.io/node-group": "head", "rare-resource.remora.io/rare": "true"}
+    rare = {f"rare-resource.remora.io/{name}": "true" for name in ("rare", "gpu")}
+    assert head["labels"] == {"zone": "a", "ray.io/node-group": "head", **rare}
     assert gpu["labels"] == {
         "zone": "b",
         "ray.io/node-group": "gpu",
@@ -124,6 +126,36 @@ def test_a_program_attaches_at_the_address_that_up_printed(machine: Machine, sta
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=machine.environ(), check=False
     )
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+def test_gpus_are_kept_for_those_who_ask_for_them(machine: Machine, started: dict[str, Any]) -> None:
+    code = f"""
+        import json, ray, remora
+        remora.init({started["address"]!r}, logging_level="ERROR", log_to_driver=False)
+
+        class Sitter:
+            def where(self):
+                return ray.get_runtime_context().get_node_id()
+
+        def where():
+            return ray.get_runtime_context().get_node_id()
+
+        task, actor = ray.remote(where), ray.remote(Sitter)
+        plain = [task.remote() for _ in range(8)] + [actor.remote().where.remote() for _ in range(3)]
+        asking = [task.options(num_gpus=0.5).remote(), actor.options(num_gpus=0.5).remote().where.remote()]
+        names = {{node["NodeID"]: node["NodeName"] for node in ray.nodes()}}
+        print(json.dumps([sorted({{names[found] for found in ray.get(refs, timeout=60)}}) for refs in (plain, asking)]))
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=machine.environ(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [["first"], ["cards"]]  # the node gpu has a taint of its own besides
 
 
 def test_a_second_cluster_is_refused(machine: Machine, started: dict[str, Any]) -> None:
@@ -156,7 +188,7 @@ def test_down_stops_all_that_up_started_and_nothing_else(machine: Machine, start
     assert len(running) > 8
     own = process(os.getpid())
     done = machine.remora("down", "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"stopped": ["first", "gpu", "small"]}), done.stderr
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"stopped": ["cards", "first", "gpu"]}), done.stderr
     assert [member for member in running if member.is_alive()] == []
     assert not Path(cluster.folder).exists()
     assert isinstance(own, Process)
