@@ -109,7 +109,7 @@ class Layer:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
         if rewritten.labels:
             options["_labels"] = dict(rewritten.labels)
-        elif lease is None and given.keys() <= _CLASS_ONLY and _lasts(key) and len(self._usual) < _MOST_KEPT:
+        elif strategy is None and given.keys() <= _CLASS_ONLY and _lasts(key) and len(self._usual) < _MOST_KEPT:
             self._usual[key] = plain
         return options
 
