@@ -60,7 +60,7 @@ print(sorted(name for name in sys.modules if name.startswith("remora.")))
 
 def test_the_layer_is_there_before_the_function_is_unpickled():
     try:
-        assert pickle.loads(pickle.dumps(travel.Luggage(_Asks(), PACKED)))() is True
+        assert pickle.loads(pickle.dumps(travel.Luggage(_Asks(), PACKED))).__wrapped__() is True
     finally:
         hooks.uninstall()
 
