@@ -188,7 +188,7 @@ def test_down_stops_all_that_up_started_and_nothing_else(machine: Machine, start
     assert len(running) > 8
     own = process(os.getpid())
     done = machine.remora("down", "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"stopped": ["cards", "first", "gpu"]}), done.stderr
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"stopped": ["first", "gpu", "cards"]}), done.stderr
     assert [member for member in running if member.is_alive()] == []
     assert not Path(cluster.folder).exists()
     assert isinstance(own, Process)
