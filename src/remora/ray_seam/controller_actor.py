@@ -92,12 +92,15 @@ class ControllerActor:
                 self._round_at = min(self._round_at, self._rounded_at + UNSETTLED_SECONDS)
 
     def _steer_leases(self) -> None:
-        """Between rounds. While tokens are written, the next decisions are made."""
+        """Between rounds. While tokens are written, the next decisions are made; after that for as long again, because raylets
+        tell each other of all their tokens after every write."""
         with self._steering:
             with self._lock:
                 self._core.hear()
                 due = {} if self._stopped else self._core.due()
+            began = time.monotonic()
             self._core.steer_leases(due)
+        time.sleep(min(time.monotonic() - began, _LEAST_SECONDS))
 
     def ensure(self, data: bytes) -> list[str]:
         with self._lock:
