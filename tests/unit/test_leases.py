@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -62,13 +64,18 @@ class World:
     def create(self, **options: Any) -> Work:
         asked = ask(**options)
         slot, _ = self.controller.place(asked, "01")
-        self.controller.steer_leases()
+        self.steer()
         labels = {**dict(asked.labels), LEASE_LABEL: slot, REQUEST_LABEL: encode_ask(asked)}
         actor_id = f"actor-{len(self.port.find(None))}-{slot}"
         work = Work("actor", actor_id, "", "01", WAITING, "PENDING_CREATION", ({},), namespace="tests", labels=labels)
         self.port.submit(work)
         self.controller.leases.claim(slot, actor_id)
         return self.let_start(work)
+
+    def steer(self) -> None:
+        """What happens between rounds."""
+        self.controller.hear()
+        self.controller.steer_leases(self.controller.due())
 
     def let_start(self, work: Work) -> Work:
         """As Ray does: it starts where its token is, if it is anywhere."""
@@ -132,6 +139,53 @@ def test_while_leases_are_asked_for_each_node_has_a_few_slots_in_reserve_that_st
     slot, node_id = world.controller.place(ask(**LONELY), "01")
     assert node_id is not None
     assert lease_token(slot) in standing
+
+
+def test_between_rounds_tokens_come_with_the_decision_and_go_when_the_actor_runs_or_has_ended(world: World):
+    dog = world.create(**WITH_CAT)
+    asked = ask(**LONELY)
+    slot, node_id = world.controller.place(asked, "01")
+    world.steer()
+    assert world.token_on(dog) == node_id  # it was decided because the cat was
+    world.port.submit(replace(dog, state=RUNNING, detail="ALIVE", node_ids=("n1",)))
+    assert lease_token(slot) in world.tokens()
+    world.controller.leases.give_up(slot)
+    world.steer()
+    assert world.token_on(dog) is None
+    assert lease_token(slot) not in world.tokens()
+
+
+def test_a_decision_costs_the_same_however_many_leases_there_are(world: World):
+    def one() -> None:
+        slot, node_id = world.controller.place(asked, "01")
+        world.controller.leases.claim(slot, f"actor-{slot}")
+        work = Work("actor", f"actor-{slot}", "", "01", RUNNING, "ALIVE", ({},), node_ids=(str(node_id),))
+        world.controller.leases.see(work)
+        assert world.controller.due()
+        world.controller.leases.see(replace(work, state=ENDED))
+
+    asked = ask(cpus=0.0001, **WITH_CAT)
+    world.create(**LONELY)
+    one()
+    few = calls_in(one)
+    for _ in range(300):
+        world.controller.place(asked, "01")
+    assert calls_in(one) < few + 10
+
+
+def calls_in(action: Callable[[], None]) -> int:
+    count = 0
+
+    def tick(*_: Any) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(tick)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def test_slots_are_used_again_so_that_names_do_not_grow(world: World):
@@ -259,7 +313,7 @@ def test_what_is_asked_survives_its_journey(options: dict[str, Any]):
 
 def test_a_lease_is_the_smallest_amount_so_that_one_can_take_it(world: World):
     slot, node_id = world.controller.place(ask(TASK, labels={"a": "b"}), "01")
-    world.controller.steer_leases()
+    world.steer()
     view = next(view for view in world.port.observe().nodes if view.node_id == node_id)
     assert view.total[lease_token(slot)] == TAKEN
 
@@ -319,14 +373,14 @@ def test_where_no_node_fits_all_the_leader_goes_alone(world: World):
 
 
 def test_an_object_with_labels_counts_where_it_lies_until_it_is_dropped(world: World):
-    world.controller.leases.put_object("o1", (("set", "x"),), "n2", "tests", "01")
+    world.controller.leases.ghosts.put_object("o1", (("set", "x"),), "n2", "tests", "01")
     beside = ask(TASK, scheduling_strategy=object_affinity(label_in("set", ["x"], False)))
     assert world.controller.place(beside, "01")[1] == "n2"
     world.restart()
     assert world.controller.place(beside, "01")[1] == "n2"
-    world.controller.leases.drop_object("o1")
+    world.controller.leases.ghosts.drop_object("o1")
     assert world.controller.place(beside, "01")[1] is None
-    world.controller.leases.put_object("o2", (("set", "x"),), "n1", "tests", "02")
+    world.controller.leases.ghosts.put_object("o2", (("set", "x"),), "n1", "tests", "02")
     world.controller.inbox.append(Work("job", "02", "", "02", ENDED, "DEAD", ()))
     world.controller.round()
     assert world.controller.place(beside, "01")[1] is None

@@ -73,9 +73,9 @@ class Controller:
         self._take_over(self.port.observe())
         self._read_inbox()
         self.scheduler.settle()
-        self.leases.follow()
-        self.leases.fill_pools()
+        self._look_after_leases()
         self._wake_and_sweep()
+        self.leases.standing.due()  # all of it is written below
         wanted = self._wanted()
         awake = frozenset(map(class_token, self.roster.offered))
         for node_id, view in self.nodes.items():
@@ -97,13 +97,18 @@ class Controller:
             self._take_over(self.port.observe())
         return self.leases.place(ask, job_id)
 
-    def steer_leases(self) -> None:
-        """Between rounds: the tokens of what was just decided, in one call a node."""
-        missing: dict[str, Tokens] = {}
-        for node_id, token in self.leases.tokens():
-            if not self.steering.has(node_id, token):
-                missing.setdefault(node_id, {})[token] = TAKEN
-        for node_id, tokens in missing.items():
+    def hear(self) -> None:
+        """Between rounds: what the feeds told, and what follows from it for leases."""
+        self._read_inbox()
+        self._look_after_leases()
+
+    def due(self) -> dict[str, Tokens]:
+        """The tokens of leases that have yet to be written, by node; ``steer_leases`` does that."""
+        return self.leases.standing.due()
+
+    def steer_leases(self, due: dict[str, Tokens]) -> None:
+        """One call a node. It changes nothing that a decision reads, so it needs no lock: decisions go on meanwhile."""
+        for node_id, tokens in due.items():
             self.steering.write(node_id, tokens)
 
     def offer_group(self, request: GroupRequest) -> GroupOffer:
@@ -164,7 +169,7 @@ class Controller:
         views = {view.node_id: view for view in observation.nodes}
         self.nodes = views
         self.rare = next((rare_resources(view.labels) for view in views.values() if view.is_head), self.rare)
-        promised = self.leases.taken()
+        promised = self.leases.standing.promised()
         for node_id, view in views.items():
             labels, taints = self._marks(view)
             total, available = _real(view.total), _less(_real(view.available), promised.get(node_id))
@@ -183,7 +188,7 @@ class Controller:
         for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
             groups = self.leases.node_left(node_id)
             self.scheduler.remove_node(node_id)
-            self.leases.regroup(groups)
+            self.leases.failover.regroup(groups)
             self._note("node", node_id, "the node left")
             self.steering.forget(node_id)
             self.memory.forget_node(node_id)
@@ -202,6 +207,10 @@ class Controller:
             work = self.inbox.popleft()
             if work is not None:
                 self.leases.see(work)
+
+    def _look_after_leases(self) -> None:
+        self.leases.failover.follow()
+        self.leases.slots.fill_reserves(self.cluster.nodes.by_id)
 
     def _token_on(self, name: str) -> str | None:
         return next((node_id for node_id, view in self.nodes.items() if view.total.get(name)), None)
@@ -236,7 +245,7 @@ class Controller:
             token = class_token(class_id)
             for number in members(offered(self.cluster, spec.choices, spec.demand)):
                 wanted[self.cluster.nodes.at(number).node_id][token] = OFFERED
-        for node_id, token in self.leases.tokens():
+        for node_id, token in self.leases.standing.tokens():
             wanted[node_id][token] = TAKEN
         for node_id, view in self.nodes.items():
             for name, total in view.total.items():
@@ -273,7 +282,7 @@ def _real(amounts: Mapping[str, float]) -> Resources:
     return Resources({name: round(amount * UNIT) for name, amount in amounts.items() if is_real(name)})
 
 
-def _less(available: Resources, promised: Resources | None) -> Resources:
+def _less(available: Resources, promised: Mapping[str, int] | None) -> Resources:
     return (
         available if promised is None else Resources({name: units - promised.get(name, 0) for name, units in available.items()})
     )

@@ -79,13 +79,10 @@ class Steering:
             totals = self._port.resize(node_id, tokens)
         except NodeGoneError:
             return {}  # the next observation will not have it
-        self._latest[node_id] = {name: amount for name, amount in totals.items() if is_token(name)}
+        latest = {name: amount for name, amount in totals.items() if is_token(name)}
+        self._latest[node_id] = latest
         self._written_at[node_id] = self._now()
-        return self._latest[node_id]
-
-    def has(self, node_id: str, name: str) -> bool:
-        """Whether the raylet has said so itself."""
-        return bool(self._latest.get(node_id, {}).get(name))
+        return latest
 
     def held(self, node_id: str, name: str) -> float:
         """How much of a token our own holds take on a node."""

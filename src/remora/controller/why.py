@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from remora.controller.core import Controller
-from remora.controller.leases import Lease
+from remora.controller.lease_table import Lease
 from remora.kernel.explain import RESOURCES, Explanation, explain
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible

@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -34,7 +35,17 @@ UNSETTLED_SECONDS = 0.1
 
 _LEAST_SECONDS = 0.05  # between two rounds, however much happens
 
+_FREQUENT = "frequent"
+
 _log = logging.getLogger(__name__)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _frequent(method: _Method) -> _Method:
+    """What comes by the thousand has a thread of its own: several would only wait for each other, and a command that takes
+    its time holds nobody up."""
+    ray.method(concurrency_group=_FREQUENT)(method)
+    return method
 
 
 class ControllerActor:
@@ -42,70 +53,87 @@ class ControllerActor:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._steering = threading.Lock()  # taken before the other
         self._stopped = False
         self._awake = threading.Event()
-        self._decided = threading.Event()
         self._core = Controller(RayPort())
         self._core.round()
+        self._rounded_at = self._round_at = time.monotonic()
         self._core.port.watch(self._told)
         threading.Thread(target=self._rounds, name="rounds", daemon=True).start()
 
     def _told(self, work: Work | None) -> None:
-        self._core.inbox.append(work)
+        """Of an actor or a job we know what it means; after anything else everything is looked at."""
+        if work is None:
+            self._round_at = min(self._round_at, self._rounded_at + _LEAST_SECONDS)
+        else:
+            self._core.inbox.append(work)
         self._awake.set()
 
     def _rounds(self) -> None:
         while not self._stopped:
-            self._awake.wait(FULL_ROUND_SECONDS if self._core.steering.settled else UNSETTLED_SECONDS)
+            self._awake.wait(max(0.0, self._round_at - time.monotonic()))
             self._awake.clear()
-            with self._lock:
-                self._round()
-            self._pause()
-
-    def _pause(self) -> None:
-        """Between two rounds, however much happens; what is decided meanwhile gets its tokens at once."""
-        until = time.monotonic() + _LEAST_SECONDS
-        while (left := until - time.monotonic()) > 0:
-            if self._decided.wait(left):
-                self._decided.clear()
-                with self._lock:
-                    self._core.steer_leases()
+            try:
+                if time.monotonic() >= self._round_at:
+                    self._round()
+                else:
+                    self._steer_leases()
+            except Exception:  # noqa: BLE001 - whatever it was, the next round looks at the cluster anew
+                _log.exception("a round failed")
 
     def _round(self) -> None:
-        try:
+        with self._lock:
+            self._rounded_at = time.monotonic()
+            self._round_at = self._rounded_at + FULL_ROUND_SECONDS
             if not self._stopped:
                 self._core.round()
-        except Exception:  # noqa: BLE001 - whatever it was, the next round looks at the cluster anew
-            _log.exception("a round failed")
+            if not self._core.steering.settled:
+                self._round_at = min(self._round_at, self._rounded_at + UNSETTLED_SECONDS)
+
+    def _steer_leases(self) -> None:
+        """Between rounds. While tokens are written, the next decisions are made; after that for as long again, because raylets
+        tell each other of all their tokens after every write."""
+        with self._steering:
+            with self._lock:
+                self._core.hear()
+                due = {} if self._stopped else self._core.due()
+            began = time.monotonic()
+            self._core.steer_leases(due)
+        time.sleep(min(time.monotonic() - began, _LEAST_SECONDS))
 
     def ensure(self, data: bytes) -> list[str]:
         with self._lock:
             return self._core.ensure(ClassSpec.decode(data))
 
+    @_frequent
     def place(self, text: str, job_id: str) -> tuple[str, str | None]:
         with self._lock:
             placed = self._core.place(decode_ask(text), job_id)
-        self._decided.set()
-        self._awake.set()  # others may follow it
+        self._awake.set()
         return placed
 
+    @_frequent
     def claim(self, slot: str, actor_id: str) -> None:
         with self._lock:
             self._core.leases.claim(slot, actor_id)
 
+    @_frequent
     def give_up(self, slot: str) -> None:
         with self._lock:
             self._core.leases.give_up(slot)
         self._awake.set()
 
+    @_frequent
     def put_object(self, object_id: str, labels: Labels, node_id: str, namespace: str, job_id: str) -> None:
         with self._lock:
-            self._core.leases.put_object(object_id, labels, node_id, namespace, job_id)
+            self._core.leases.ghosts.put_object(object_id, labels, node_id, namespace, job_id)
         self._awake.set()
 
+    @_frequent
     def drop_object(self, object_id: str) -> None:
         with self._lock:
-            self._core.leases.drop_object(object_id)
+            self._core.leases.ghosts.drop_object(object_id)
         self._awake.set()
 
     def offer_group(self, data: bytes) -> dict[str, Any]:
@@ -126,7 +154,7 @@ class ControllerActor:
         """Returns when nothing that does not tolerate the taints can start there any more."""
         with self._lock:
             fenced = self._core.taint(node_id, set_, drop)
-        self._awake.set()
+        self._told(None)
         if fenced:
             time.sleep(2 * FENCE_SECONDS)  # until every worker has read the fence or will before it starts anything
 
@@ -156,7 +184,7 @@ class ControllerActor:
             return self._core.journal.entries()
 
     def withdraw(self) -> list[str]:
-        with self._lock:
+        with self._steering, self._lock:
             self._stopped = True
             return self._core.withdraw()
 
@@ -180,4 +208,4 @@ def start_controller() -> Any:
     }
     if hooks.current() is not None:
         options["label_selector"] = STOCK
-    return ray.remote(ControllerActor).options(**options).remote()
+    return ray.remote(concurrency_groups={_FREQUENT: 1})(ControllerActor).options(**options).remote()

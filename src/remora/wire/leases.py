@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from remora.model.labels import Labels
@@ -43,7 +44,9 @@ def encode_ask(ask: Ask) -> str:
     return json.dumps(body, separators=(",", ":"))
 
 
+@lru_cache(maxsize=1_000)
 def decode_ask(text: str) -> Ask:
+    """The same text comes again and again: actors of one kind, and each of them again when the controller restarts."""
     body: Mapping[str, Any] = json.loads(text)
     request = Request(
         kind=body["kind"],
