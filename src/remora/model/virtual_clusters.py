@@ -138,6 +138,16 @@ class VirtualCluster:
             return 0
         return None
 
+    def relaxed(self) -> VirtualCluster:
+        """Nothing reserved, and at most what it may have now: for what is left of it at the end."""
+        fixed = EMPTY
+        for nodes in self.fixed_size_nodes:
+            for node in nodes.nodes:
+                fixed += node.resources
+        limits = {name: self.limit(name) for name in {*fixed, *(self.flexible_resource_max or ())}}
+        most = {name: from_units(limit + fixed.get(name, 0)) for name, limit in limits.items() if limit is not None}
+        return VirtualCluster(None, most or None)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form of the proposal."""
         out: dict[str, Any] = {}

@@ -19,7 +19,7 @@ import ray
 from remora.ray_seam.fence import SharedFence
 from remora.ray_seam.proxy import RETRIES, Ticket
 from remora.ray_seam.ray_port import RayPort
-from remora.wire.fences import FENCE_SECONDS, fence_key, read_fence
+from remora.wire.fences import FENCE_SECONDS, OPEN, fence_key, read_fence
 from remora.wire.tokens import class_of_token, is_token
 
 _USUAL = object()
@@ -31,17 +31,17 @@ class _Fence:
     def __init__(self) -> None:
         self._shared: SharedFence | None = None
         self._data = b""
-        self._classes: frozenset[str] = frozenset()
+        self._fence = OPEN
 
     def closes(self) -> str | None:
         """The class of the running task, if this node no longer accepts it."""
         data = (self._shared or self._open()).data()
         if data != self._data:
-            self._data, self._classes = data, read_fence(data)
-        if not self._classes:
+            self._data, self._fence = data, read_fence(data)
+        if not self._fence.classes:
             return None
         held = ray.get_runtime_context().get_assigned_resources()
-        return next((found for name in held if (found := class_of_token(name)) in self._classes), None)
+        return next((found for name in held if (found := class_of_token(name)) in self._fence.classes), None)
 
     def _open(self) -> SharedFence:
         node_id = str(ray.get_runtime_context().get_node_id())

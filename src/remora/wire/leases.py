@@ -17,6 +17,11 @@ LEASE_LABEL = "remora.io/lease"
 REQUEST_LABEL = "remora.io/request"
 """Labels of an actor in GCS that only we read: its slot and what was asked for, all that a restarted controller needs."""
 
+CLUSTER_LABEL = "remora.io/cluster"
+"""And the virtual cluster that it runs in."""
+
+_OWN = (LEASE_LABEL, REQUEST_LABEL, CLUSTER_LABEL)
+
 
 class Ask(NamedTuple):
     request: Request
@@ -38,6 +43,7 @@ def encode_ask(ask: Ask) -> str:
         ],
         "policy": request.policy,
         "namespace": request.namespace,
+        "cluster": request.cluster,
         "labels": ask.labels,
     }
     return json.dumps(body, separators=(",", ":"))
@@ -58,10 +64,11 @@ def decode_ask(text: str) -> Ask:
         ),
         policy=body["policy"],
         namespace=body["namespace"],
+        cluster=body["cluster"],
     )
     return Ask(request, tuple((key, value) for key, value in body["labels"]))
 
 
 def own_labels(labels: Mapping[str, str]) -> Labels:
     """The labels that the user gave."""
-    return tuple(sorted((key, value) for key, value in labels.items() if key not in (LEASE_LABEL, REQUEST_LABEL)))
+    return tuple(sorted((key, value) for key, value in labels.items() if key not in _OWN))
