@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from remora.controller.journal import Journal
 from remora.controller.leases import Leases
@@ -24,7 +24,8 @@ from remora.kernel.workloads import Group
 from remora.model.groups import GroupRequest
 from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
-from remora.model.taints import rare_resources, rare_taints, split_taints
+from remora.model.taints import Tolerations, rare_resources, rare_taints, split_taints
+from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import ENDED, JOB, Demand, NodeView, Observation, Port, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
@@ -102,6 +103,19 @@ class Controller:
         if self.now() - self._observed_at > _FRESH_SECONDS:
             self._take_over(self.port.observe())
         return self.leases.place(ask, job_id)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has to be looked at again soon."""
+        return self.steering.settled and self.sharing.settled
+
+    def create_cluster(
+        self, spec: VirtualCluster, parent: str | None, job_id: str, priority: int, tolerations: Tolerations, idle: float
+    ) -> dict[str, Any]:
+        """A virtual cluster for a job: reserved, or queued; refused when it can never be."""
+        if self.now() - self._observed_at > _FRESH_SECONDS:
+            self._take_over(self.port.observe())
+        return self.sharing.create(spec, parent, job_id, priority, tolerations, idle)
 
     def steer_leases(self) -> None:
         """Between rounds: the tokens of what was just decided, in one call a node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -12,15 +13,18 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.controller.core import Controller
+from remora.controller.returned import RENEW_SECONDS
 from remora.controller.status import status
 from remora.controller.why import why_waiting, why_work
 from remora.model.labels import Labels
+from remora.model.resources import Resources
+from remora.model.virtual_clusters import VirtualCluster
 from remora.ray_seam import hooks
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.proxy import STOCK
 from remora.ray_seam.ray_port import RayPort
 from remora.seam.port import Work
-from remora.wire.classes import ClassSpec
+from remora.wire.classes import ClassSpec, choice_from
 from remora.wire.fences import FENCE_SECONDS
 from remora.wire.groups import decode_group
 from remora.wire.leases import decode_ask
@@ -45,6 +49,7 @@ class ControllerActor:
         self._stopped = False
         self._awake = threading.Event()
         self._decided = threading.Event()
+        self._rounded = threading.Condition()
         self._core = Controller(RayPort())
         self._core.round()
         self._core.port.watch(self._told)
@@ -56,10 +61,12 @@ class ControllerActor:
 
     def _rounds(self) -> None:
         while not self._stopped:
-            self._awake.wait(FULL_ROUND_SECONDS if self._core.steering.settled else UNSETTLED_SECONDS)
+            self._awake.wait(FULL_ROUND_SECONDS if self._core.settled else UNSETTLED_SECONDS)
             self._awake.clear()
             with self._lock:
                 self._round()
+            with self._rounded:
+                self._rounded.notify_all()
             self._pause()
 
     def _pause(self) -> None:
@@ -114,6 +121,63 @@ class ControllerActor:
             why = {"reason": offer.why.reason, "suggestions": [str(each) for each in offer.why.suggestions]}
             return {"option": offer.option, "nodes": offer.nodes, **why}
 
+    def create_cluster(
+        self, spec: str, parent: str | None, job_id: str, priority: int, tolerations: list[Any], idle_seconds: float
+    ) -> dict[str, Any]:
+        tolerated = choice_from([], tolerations, [], None).tolerations
+        with self._lock:
+            made = self._core.create_cluster(VirtualCluster.parse(spec), parent, job_id, priority, tolerated, idle_seconds)
+        self._awake.set()
+        return made
+
+    def look_cluster(self, cluster_id: str) -> dict[str, Any]:
+        with self._lock:
+            return self._core.sharing.look(cluster_id)
+
+    def close_cluster(self, cluster_id: str, unused: bool, cancel: bool) -> None:
+        with self._lock:
+            self._core.sharing.close(cluster_id, unused=unused)
+        self._awake.set()
+
+    def clusters(self) -> list[dict[str, Any]]:
+        with self._lock:
+            self._core.round()
+            return self._core.sharing.tree()
+
+    def want(self, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
+        """What is on its way in virtual clusters."""
+        with self._lock:
+            for data, resources, count in hints:
+                spec = _spec(data)
+                self._core.ensure(spec)
+                self._core.sharing.clusters.want(spec, Resources.parse(resources), count)
+            self._core.sharing.steer()
+        self._awake.set()
+
+    def wait_in(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:
+        with self._lock:
+            self._core.sharing.wait(worker_id, cluster_id, node_id, Resources.parse(amounts))
+        self._awake.set()
+
+    def go_on(self, worker_id: str) -> None:
+        with self._lock:
+            self._core.sharing.go_on(worker_id)
+        self._awake.set()
+
+    @ray.method(concurrency_group="turnstile")  # type: ignore[untyped-decorator]
+    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> bool:
+        """Whether work that was held up may start; returns without an answer after a while, to be asked again."""
+        with self._lock:
+            self._core.sharing.enter(worker_id, cluster_id, node_id, Resources.parse(amounts))
+        until = time.monotonic() + RENEW_SECONDS
+        while time.monotonic() < until:
+            self._awake.set()
+            with self._rounded:
+                self._rounded.wait(UNSETTLED_SECONDS)
+            if not self._core.sharing.returned.waits(worker_id):
+                return True
+        return False
+
     def find_node(self, node_id: str | None, address: str | None) -> str:
         with self._lock:
             return self._core.find_node(node_id, address)
@@ -164,6 +228,11 @@ class ControllerActor:
         return os.getpid()
 
 
+@functools.lru_cache(maxsize=1024)
+def _spec(data: bytes) -> ClassSpec:
+    return ClassSpec.decode(data)
+
+
 def start_controller() -> Any:
     """The controller of this cluster; whoever comes first starts it, and two at once get the same one."""
     head = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and "node:__internal_head__" in node["Resources"])
@@ -180,4 +249,4 @@ def start_controller() -> Any:
     }
     if hooks.current() is not None:
         options["label_selector"] = STOCK
-    return ray.remote(ControllerActor).options(**options).remote()
+    return ray.remote(concurrency_groups={"turnstile": 32})(ControllerActor).options(**options).remote()

@@ -27,14 +27,13 @@ from remora.model.resources import TOKEN_PREFIX, check_resource_name
 from remora.model.selectors import LabelSelector
 from remora.model.strategies import handle_id, parse_strategies
 from remora.model.taints import Tolerations
-from remora.ray_seam import names, travel
+from remora.ray_seam import blocking, clusters, names, travel
 from remora.ray_seam.late import LateGroup, create_later, late_key
 from remora.ray_seam.layer import Layer
 from remora.ray_seam.proxy import STOCK, CoreWorkerProxy, Ticket
 from remora.ray_seam.shim import ray_with, view_of
 from remora.wire.groups import class_of
 from remora.wire.options import NEW_OPTIONS, Defaults, is_ours, rewrite_group
-from remora.wire.tokens import class_token
 
 _installed: list[Installation] = []  # at most one
 _MARK = "_remora_exported_by"
@@ -78,12 +77,14 @@ class Installation:
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
         self._take_placement_groups()
+        self._say_when_waiting()
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
 
     def undo(self) -> None:
         self.layer.stop()
+        clusters.forget()
         while self._undo:
             self._undo.pop()()
         # What was exported with the layer in it is exported again, without.
@@ -199,7 +200,9 @@ class Installation:
                 "tolerations": tolerations,
                 "fallback_strategy": fallback_strategy,
             }
+            auto_init_ray()
             request = rewrite_group(bundles, strategy, options, self.layer.defaults)
+            request = dataclasses.replace(request, cluster=clusters.current())
 
             def attempt() -> Any:
                 """The group, or why there is none yet."""
@@ -210,7 +213,6 @@ class Installation:
                 with self._creating(chosen):
                     return stock([bundle.resources.to_dict() for bundle in chosen], strategy or "PACK", *args, **kwargs)
 
-            auto_init_ray()
             made = attempt()
             if isinstance(made, PlacementGroup):
                 return made
@@ -230,20 +232,27 @@ class Installation:
 
         self._rebind(stock_remove, remove_placement_group)
 
+    def _say_when_waiting(self) -> None:
+        """In a virtual cluster: a worker that waits gives its share back."""
+        worker = ray._private.worker
+        self._replace(worker.Worker, "get_objects", blocking.around_get(worker.Worker.get_objects, self.layer.controller))
+        self._rebind(worker.wait, blocking.around_wait(worker.wait, self.layer.controller))
+
     @contextlib.contextmanager
     def _creating(self, bundles: tuple[Bundle, ...]) -> Any:
-        """In this thread a group with these bundles is created: each takes the token of its class."""
+        """In this thread a group with these bundles is created: each takes the tokens of its class."""
         groups = self._worker.core_worker.groups
-        groups.tokens = [class_token(class_of(bundle.nodes).class_id) for bundle in bundles]
+        specs = [class_of(bundle.nodes) for bundle in bundles]
+        groups.tickets = [Ticket(spec.class_id, spec) for spec in specs]
         try:
             yield
         finally:
-            groups.tokens = None
+            groups.tickets = None
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
         user code is imported later, so looking through all modules would only make it start more slowly."""
-        own = [sys.modules["ray.util.placement_group"], sys.modules["ray.util"]]
+        own = [sys.modules[name] for name in ("ray.util.placement_group", "ray.util", "ray", "ray._private.worker")]
         for module in list(sys.modules.values()) if self._everywhere else own:
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is old:

@@ -18,8 +18,10 @@ from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from remora.model.strategies import ACTOR, TASK
+from remora.ray_seam import clusters
+from remora.ray_seam.within import CLUSTER
 from remora.wire.classes import ClassSpec
-from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL
+from remora.wire.leases import CLUSTER_LABEL, LEASE_LABEL, REQUEST_LABEL
 from remora.wire.options import Rewritten
 from remora.wire.tokens import TAKEN, class_token, lease_token
 
@@ -84,7 +86,7 @@ class CoreWorkerProxy:
 
     def __init__(self, inner: Any, layer: Layer) -> None:
         self.remora_inner = inner
-        self.groups = threading.local()  # the tokens of the bundles of the group that this thread is creating
+        self.groups = threading.local()  # the tickets of the bundles of the group that this thread is creating
         self._layer = layer
         self._task = _Signature("submit_task")
         self._actor = _Signature("create_actor")
@@ -102,16 +104,20 @@ class CoreWorkerProxy:
         ticket = call[at["label_selector"]]
         lease = self._lease(call, at, TASK) if isinstance(ticket, Ticket) and ticket.lease is not None else None
         if lease is not None:
-            taken: dict[str, float] | None = {**call[at["resources"]], lease_token(lease.slot): TAKEN}
+            taken: dict[str, float] | None = {**self._with_share(call[at["resources"]]), lease_token(lease.slot): TAKEN}
             call[at["resources"]] = taken
         else:
             taken = self._tokenize(call, at, ("resources",))
+        cluster_id = clusters.current()
         if taken is not None:
             self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
         retries = call[at["max_retries"]]
         # Only functions in Python have a guard that takes the hidden argument off again.
-        if retries != _USUAL_RETRIES and call[at["language"]] == Language.PYTHON:
-            call[at["args"]] = [*call[at["args"]], RETRIES, retries]
+        hidden = [RETRIES, retries] if retries != _USUAL_RETRIES else []
+        if cluster_id is not None:
+            hidden += [CLUSTER, cluster_id]
+        if hidden and call[at["language"]] == Language.PYTHON:
+            call[at["args"]] = [*call[at["args"]], *hidden]
         if lease is None:
             return self.remora_inner.submit_task(*call)
         with self._given_up_on_error(lease.slot):
@@ -122,11 +128,16 @@ class CoreWorkerProxy:
     def create_actor(self, *args: Any, **kwargs: Any) -> Any:
         at = self._actor.at
         call = self._actor.in_order(args, kwargs)
+        cluster_id = clusters.current()
+        if cluster_id is not None and call[at["label_selector"]] is not STOCK:
+            call[at["labels"]] = {**(call[at["labels"]] or {}), CLUSTER_LABEL: cluster_id}
         ticket = call[at["label_selector"]]
         lease = self._lease(call, at, ACTOR) if isinstance(ticket, Ticket) and ticket.lease is not None else None
         if lease is not None:
             # Only to be placed: it does not hold the token, so when it dies it needs it again, and we decide anew.
-            needs = {**(call[at["placement_resources"]] or call[at["resources"]]), lease_token(lease.slot): TAKEN}
+            call[at["resources"]] = self._with_share(call[at["resources"]])
+            placed = self._with_share(call[at["placement_resources"]])
+            needs = {**(placed or call[at["resources"]]), lease_token(lease.slot): TAKEN}
             call[at["placement_resources"]] = needs
             call[at["labels"]] = {**(call[at["labels"]] or {}), LEASE_LABEL: lease.slot, REQUEST_LABEL: lease.text}
             self._layer.waiting.note(needs, call[at["function_descriptor"]], call[at["name"]])
@@ -172,23 +183,27 @@ class CoreWorkerProxy:
         call[at["label_selector"]] = call[at["fallback_strategy"]] = None
         if ticket is STOCK or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
             return None
-        token = self._layer.token(ticket, call[at["resources"]])
         taken: dict[str, float] = {}
         for name in amounts:
             resources = call[at[name]]
             # Placement resources are empty when they are the same as the resources: leave them so.
             if resources or name == "resources":
-                taken = {**resources, token: TAKEN}
+                taken = {**resources, **self._layer.tokens(ticket, resources)}
                 call[at[name]] = taken
         return taken
+
+    def _with_share(self, resources: dict[str, float]) -> dict[str, float]:
+        """With what it takes of the virtual cluster that we are in."""
+        cluster_id = clusters.current()
+        return resources if cluster_id is None else {**resources, **clusters.shares(cluster_id, None, resources)}
 
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
         at = self._group.at
         call = self._group.in_order(args, kwargs)
         bundles = call[at["bundles"]]
         # Code that got hold of Ray's own function before the layer was there says no classes.
-        tokens = getattr(self.groups, "tokens", None) or [self._layer.token(self._layer.default(), each) for each in bundles]
-        made = [{**bundle, token: TAKEN} for bundle, token in zip(bundles, tokens, strict=True)]
+        tickets = getattr(self.groups, "tickets", None) or [self._layer.default()] * len(bundles)
+        made = [{**bundle, **self._layer.tokens(ticket, bundle)} for bundle, ticket in zip(bundles, tickets, strict=True)]
         call[at["bundles"]] = made
         self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())
         return self.remora_inner.create_placement_group(*call)
