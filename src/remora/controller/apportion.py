@@ -38,7 +38,7 @@ class Apportion:
         shares = self._clusters.tokens()
         wanted = {node_id: dict(shares.get(node_id, {})) for node_id in nodes}
         for cluster_id, node_id in self._returned.places():
-            for name, units in self._returned.on(cluster_id, node_id).pairs:
+            for name, units in self._returned.on(cluster_id, node_id, lent=True).pairs:
                 if cluster_id in self._clusters.records and node_id in wanted:
                     bump(wanted[node_id], share_token(cluster_id, name), units)
         for node_id, view in nodes.items():

@@ -51,11 +51,12 @@ class Returned:
         for worker_id in gone:
             del self._workers[worker_id]
 
-    def on(self, cluster_id: str, node_id: str) -> Resources:
-        """All that is given back of a cluster's share of a node."""
+    def on(self, cluster_id: str, node_id: str, *, lent: bool = False) -> Resources:
+        """All that is given back of a cluster's share of a node; or only what others of the cluster may use meanwhile. Whoever
+        waits to start keeps its token, so that nobody else comes to wait in its place."""
         amounts: dict[str, int] = {}
         for each in self._workers.values():
-            if (each.cluster_id, each.node_id) == (cluster_id, node_id):
+            if (each.cluster_id, each.node_id) == (cluster_id, node_id) and not (lent and each.starting):
                 for name, units in each.amounts.pairs:
                     bump(amounts, name, units)
         return Resources(amounts) if amounts else EMPTY

@@ -144,6 +144,11 @@ class ControllerActor:
             self._core.round()
             return self._core.sharing.tree()
 
+    def shares(self) -> list[dict[str, Any]]:
+        """As ``clusters``, by what is known already."""
+        with self._lock:
+            return self._core.sharing.tree()
+
     def want(self, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
         """What is on its way in virtual clusters."""
         with self._lock:
