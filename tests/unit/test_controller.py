@@ -73,7 +73,7 @@ def test_a_taint_takes_all_but_a_held_remnant_and_the_rest_when_it_is_given_back
     token = class_token(PLAIN.class_id)
     port.take("n1", {token: 0.0003})
     assert controller.taint("n1", (("k", "v"),)) is True
-    assert read_fence(port.get(fence_key("n1"))) == {PLAIN.class_id}
+    assert read_fence(port.get(fence_key("n1"))).classes == {PLAIN.class_id}
     assert (total(port, "n1", token), free(port, "n1", token)) == (0.0004, 0)
     assert not controller.steering.settled
     port.give("n1", {token: 0.0003})
@@ -85,7 +85,7 @@ def test_a_taint_takes_all_but_a_held_remnant_and_the_rest_when_it_is_given_back
     assert port.writes == writes
     controller.taint("n1", drop=["k"])
     assert offers(port, PLAIN) == {"n1"}
-    assert read_fence(port.get(fence_key("n1"))) == frozenset()
+    assert read_fence(port.get(fence_key("n1"))).classes == frozenset()
 
 
 def test_the_remnant_is_kept_for_as_long_as_somebody_uses_the_class_and_no_longer(port: MemoryPort):
@@ -112,7 +112,7 @@ def test_nothing_is_taken_away_while_it_could_not_be_held(port: MemoryPort, monk
         broken.setattr(port, "hold", lambda *_: False)
         controller.taint("n1", (("k", "v"),))
         assert offers(port, PLAIN) == {"n1"}
-        assert read_fence(port.get(fence_key("n1"))) == {PLAIN.class_id}
+        assert read_fence(port.get(fence_key("n1"))).classes == {PLAIN.class_id}
         assert not controller.steering.settled
     controller.round()
     assert offers(port, PLAIN) == set()

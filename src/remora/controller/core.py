@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from remora.controller.journal import Journal
 from remora.controller.leases import Leases
 from remora.controller.memory import Memory, Overrides
 from remora.controller.roster import Roster
+from remora.controller.sharing import Sharing
 from remora.controller.steering import Steering, Tokens
 from remora.errors import UnknownNameError
 from remora.kernel.classes import offered
@@ -19,12 +20,14 @@ from remora.kernel.explain import Explanation
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible
 from remora.kernel.nodesets import members
-from remora.kernel.workloads import Group
+from remora.kernel.tree import VCluster
+from remora.kernel.workloads import Group, Workload
 from remora.model.groups import GroupRequest
 from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
-from remora.model.taints import rare_resources, rare_taints, split_taints
-from remora.seam.port import Demand, NodeView, Observation, Port, Work
+from remora.model.taints import Tolerations, rare_resources, rare_taints, split_taints
+from remora.model.virtual_clusters import VirtualCluster
+from remora.seam.port import ENDED, JOB, Demand, NodeView, Observation, Port, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
 from remora.wire.leases import Ask
@@ -56,13 +59,15 @@ class Controller:
         self.memory = Memory(port)
         self.roster = Roster(self.memory, now())
         self.journal = Journal(port)
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(trims=False)
         self.cluster = self.scheduler.cluster
         self.nodes: dict[str, NodeView] = {}
         self.demands: tuple[Demand, ...] = ()
         self.rare: frozenset[str] = frozenset()
         self.steering = Steering(port, self._note, now)
         self.leases = Leases(port, self.scheduler, self._note, now, self._token_on)
+        self.sharing = Sharing(port, self.scheduler, self.steering, self.roster, self._note, now)
+        self.scheduler.on_change = self._changed
         self.inbox: deque[Work | None] = deque([None])  # filled from other threads
         self._observed_at = self._looked_at = 0.0
         self._swept_at = now()
@@ -75,20 +80,24 @@ class Controller:
         self.scheduler.settle()
         self._look_after_leases()
         self._wake_and_sweep()
+        self.sharing.tend(self.demands, self.memory.classes)
+        self.sharing.steer()
         self.leases.standing.due()  # all of it is written below
         wanted = self._wanted()
-        awake = frozenset(map(class_token, self.roster.offered))
+        awake = frozenset(map(class_token, self.roster.offered)) | self.sharing.tokens()
         for node_id, view in self.nodes.items():
             self.steering.steer(node_id, view.total, wanted[node_id], awake)
         self.journal.save()
 
     def ensure(self, spec: ClassSpec) -> list[str]:
         """A class that somebody is about to use: on which nodes it is offered now."""
-        nodes = [self.cluster.nodes.at(number).node_id for number in members(offered(self.cluster, spec.choices, spec.demand))]
+        nodes = self._nodes_of(spec)
         if self.roster.need(spec, self.now()):
             self._note("class", spec.class_id, f"{spec.describe() or 'any node'}: offered on {_count(len(nodes), 'node')}")
             for node_id in nodes:
                 self.steering.write(node_id, {class_token(spec.class_id): OFFERED})
+            if spec.cluster is not None:
+                self.sharing.steer()
         return nodes
 
     def place(self, ask: Ask, job_id: str) -> tuple[str, str | None]:
@@ -96,6 +105,19 @@ class Controller:
         if self.now() - self._observed_at > _FRESH_SECONDS:
             self._take_over(self.port.observe())
         return self.leases.place(ask, job_id)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has to be looked at again soon."""
+        return self.steering.settled and self.sharing.settled
+
+    def create_cluster(
+        self, spec: VirtualCluster, parent: str | None, job_id: str, priority: int, tolerations: Tolerations, idle: float
+    ) -> dict[str, Any]:
+        """A virtual cluster for a job: reserved, or queued; refused when it can never be."""
+        if self.now() - self._observed_at > _FRESH_SECONDS:
+            self._take_over(self.port.observe())
+        return self.sharing.create(spec, parent, job_id, priority, tolerations, idle)
 
     def hear(self) -> None:
         """Between rounds: what the feeds told, and what follows from it for leases."""
@@ -119,7 +141,10 @@ class Controller:
         option = first_possible(self.cluster, group)
         if option is None:
             return GroupOffer(None, {}, explain_group(self.cluster, group))
-        classes = {spec.class_id: spec for spec in map(class_of, dict.fromkeys(b.nodes for b in request.options[option]))}
+        if request.cluster is not None and not self.sharing.place_group(group, option):
+            return GroupOffer(None, {}, explain_group(self.cluster, group))
+        kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
+        classes = {spec.class_id: spec for spec in (class_of(nodes, request.cluster) for nodes in kinds)}
         return GroupOffer(option, {class_id: self.ensure(spec) for class_id, spec in classes.items()}, Explanation(""))
 
     def label(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> None:
@@ -169,13 +194,11 @@ class Controller:
         views = {view.node_id: view for view in observation.nodes}
         self.nodes = views
         self.rare = next((rare_resources(view.labels) for view in views.values() if view.is_head), self.rare)
-        promised = self.leases.standing.promised()
         for node_id, view in views.items():
             labels, taints = self._marks(view)
-            total, available = _real(view.total), _less(_real(view.available), promised.get(node_id))
             node = self.cluster.nodes.by_id.get(node_id)
             if node is None:
-                node = self.cluster.add_node(node_id, total, _pairs(labels), _pairs(taints))
+                node = self.cluster.add_node(node_id, _real(view.total), _pairs(labels), _pairs(taints))
                 self._note(
                     "node", node_id, f"the node {view.address} joined" + (f", tainted {show_labels(taints)}" if taints else "")
                 )
@@ -183,7 +206,12 @@ class Controller:
                 self.cluster.nodes.relabel(node, _pairs(labels), [key for key in node.labels if key not in labels])
             if node.taints != taints:
                 self.cluster.nodes.retaint(node, _pairs(taints), [key for key in node.taints if key not in taints])
-            self.cluster.observe_node(node, total, available)
+        self.sharing.observe(views)
+        promised = self.leases.standing.promised()
+        for node_id, view in views.items():
+            total = _real(view.total)
+            available = self.sharing.free(view, total, _real(view.available))
+            self.cluster.observe_node(self.cluster.nodes.get(node_id), total, _less(available, promised.get(node_id)))
         # Last, because what ran there is placed again by what the others report now.
         for node_id in [known for known in self.cluster.nodes.by_id if known not in views]:
             groups = self.leases.node_left(node_id)
@@ -202,11 +230,24 @@ class Controller:
             self.inbox.clear()
             self.leases.see_all(self.port.find(None))
             if first:
+                self.sharing.clusters.remember()
                 self.leases.remember()
+            for job_id in {record.job_id for record in self.sharing.clusters.records.values()} - {""}:
+                if not any(work.kind == JOB and work.state != ENDED for work in self.port.find(job_id)):
+                    self.sharing.job_ended(job_id)
         while self.inbox:
             work = self.inbox.popleft()
             if work is not None:
                 self.leases.see(work)
+                if work.kind == JOB:
+                    self.sharing.job_ended(work.job_id)
+
+    def _changed(self, item: Workload | Group | VCluster) -> None:
+        """The scheduler has placed something, or put it back."""
+        if isinstance(item, VCluster):
+            self.sharing.clusters.reserved(item)
+        elif isinstance(item, Workload):
+            self.leases.placed_or_put_back(item)
 
     def _look_after_leases(self) -> None:
         self.leases.failover.follow()
@@ -243,8 +284,8 @@ class Controller:
         wanted: dict[str, Tokens] = {node_id: {} for node_id in self.nodes}
         for class_id, spec in self.roster.offered.items():
             token = class_token(class_id)
-            for number in members(offered(self.cluster, spec.choices, spec.demand)):
-                wanted[self.cluster.nodes.at(number).node_id][token] = OFFERED
+            for node_id in self._nodes_of(spec):
+                wanted[node_id][token] = OFFERED
         for node_id, token in self.leases.standing.tokens():
             wanted[node_id][token] = TAKEN
         for node_id, view in self.nodes.items():
@@ -253,6 +294,12 @@ class Controller:
                 if slot is not None and self.leases.is_strange(slot):
                     wanted[node_id][name] = total
         return wanted
+
+    def _nodes_of(self, spec: ClassSpec) -> list[str]:
+        """The nodes that a class is offered on."""
+        if spec.cluster is not None:
+            return self.sharing.offered(spec)
+        return [self.cluster.nodes.at(number).node_id for number in members(offered(self.cluster, spec.choices, spec.demand))]
 
     def _overrides(self, node_id: str) -> Overrides:
         if node_id not in self.nodes:

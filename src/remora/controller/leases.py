@@ -51,7 +51,6 @@ class Leases:
         self._token_on = token_on
         self._began = now()
         self._scheduler = scheduler
-        scheduler.on_change = self._placed_or_put_back
         self._note = note
         self._now = now
         self._table = LeaseTable(scheduler.cluster)
@@ -198,7 +197,7 @@ class Leases:
         if not lease.unplaced:
             self._scheduler.finish(lease.workload)
 
-    def _placed_or_put_back(self, item: Workload | Group | VCluster) -> None:
+    def placed_or_put_back(self, item: Workload | Group | VCluster) -> None:
         lease = self._table.of(item) if isinstance(item, Workload) else None
         if lease is not None:
             self.standing.changed(lease)

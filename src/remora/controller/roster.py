@@ -56,6 +56,12 @@ class Roster:
             del self._used_at[class_id]
         return asleep
 
+    def drop(self, class_id: str) -> None:
+        """Nobody will ever use it again."""
+        self._memory.forget_class(class_id)
+        self.offered.pop(class_id, None)
+        self._used_at.pop(class_id, None)
+
     def clear(self) -> None:
         self.offered.clear()
         self._used_at.clear()

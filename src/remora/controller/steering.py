@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 
 from remora.seam.port import NodeGoneError, NodeView, Port
 from remora.wire.fences import fence_key, write_fence
-from remora.wire.tokens import OFFERED, TAKEN, class_of_token, is_token
+from remora.wire.tokens import OFFERED, TAKEN, class_of_token, is_token, share_of_token
 
 Tokens = dict[str, float]
 Note = Callable[[str, str, str], None]
@@ -23,6 +23,7 @@ Note = Callable[[str, str, str], None]
 _HOLD = "hold/"
 _EPSILON = TAKEN / 2
 _REPORTED_SECONDS = 0.7
+_OPEN = write_fence(())
 
 
 class Steering:
@@ -32,12 +33,14 @@ class Steering:
         self._written_at: dict[str, float] = {}
         self._note = note
         self.fences: dict[str, frozenset[str]] = {}
+        self.full: dict[str, frozenset[str]] = {}  # by node: virtual clusters that use more than they may
         # The tokens of a node as its raylet last told us: what the cluster reports is about a tenth of a second older.
         self._latest: dict[str, Tokens] = {}
-        self._holds: dict[str, dict[str, frozenset[str]]] = {}
+        self._told: dict[str, bytes] = {}
+        self._holds: dict[str, dict[str, Tokens]] = {}
         for key in port.keys(_HOLD):
             _, node_id, name = key.split("/")
-            self._holds.setdefault(node_id, {})[name] = frozenset(json.loads(port.get(key) or b"[]"))
+            self._holds.setdefault(node_id, {})[name] = json.loads(port.get(key) or b"{}")
 
     @property
     def settled(self) -> bool:
@@ -58,11 +61,11 @@ class Steering:
             for name, amount in wanted.items()
             if latest.get(name) != amount or (reported.get(name) != amount and not fresh)
         }
-        unwanted = {name for name in (*reported, *latest) if is_token(name) and name not in wanted}
+        unwanted = {name for name in (*reported, *latest) if _is_steered(name) and name not in wanted}
         fenced = unwanted & awake
         self._fence(node_id, frozenset(fenced))
         bare = {name for name in fenced if not self.held(node_id, name)}
-        if bare and not self._hold(node_id, bare):
+        if bare and not self.hold(node_id, dict.fromkeys(bare, TAKEN)):
             changes.update(dict.fromkeys(bare, OFFERED))  # fenced; the next round tries again to hold it
             unwanted -= bare
         for name in unwanted:
@@ -79,14 +82,27 @@ class Steering:
             totals = self._port.resize(node_id, tokens)
         except NodeGoneError:
             return {}  # the next observation will not have it
-        latest = {name: amount for name, amount in totals.items() if is_token(name)}
-        self._latest[node_id] = latest
+        # Of others it may tell less than we know: two calls may be answered in another order than they were made.
+        latest = self._latest.setdefault(node_id, {name: amount for name, amount in totals.items() if is_token(name)})
+        for name in tokens:
+            if totals.get(name):
+                latest[name] = totals[name]
+            else:
+                latest.pop(name, None)
         self._written_at[node_id] = self._now()
         return latest
 
     def held(self, node_id: str, name: str) -> float:
         """How much of a token our own holds take on a node."""
-        return TAKEN * sum(name in names for names in self._holds.get(node_id, {}).values())
+        return sum(amounts.get(name, 0.0) for amounts in self._holds.get(node_id, {}).values())
+
+    def held_names(self) -> set[str]:
+        return {name for holds in self._holds.values() for amounts in holds.values() for name in amounts}
+
+    def latest(self, node_id: str, reported: Mapping[str, float]) -> Tokens:
+        """The tokens of a node, as its raylet said last; or as reported, before we have written any."""
+        known = self._latest.get(node_id)
+        return {name: amount for name, amount in reported.items() if is_token(name)} if known is None else dict(known)
 
     def in_use(self, view: NodeView) -> list[str]:
         """The tokens that work on this node holds."""
@@ -96,6 +112,8 @@ class Steering:
     def forget(self, node_id: str) -> None:
         """The node is gone."""
         self.fences.pop(node_id, None)
+        self.full.pop(node_id, None)
+        self._told.pop(node_id, None)
         self._latest.pop(node_id, None)
         for name in list(self._holds.pop(node_id, {})):
             self._drop(node_id, name)
@@ -115,31 +133,41 @@ class Steering:
         return left
 
     def _fence(self, node_id: str, names: frozenset[str]) -> None:
+        classes = [class_id for name in names if (class_id := class_of_token(name)) is not None]
+        data = write_fence(classes, self.full.get(node_id, ()))
+        if node_id not in self._told:
+            self._told[node_id] = self._port.get(fence_key(node_id)) or _OPEN  # of a controller before us
+        if self._told[node_id] != data:
+            self._port.put(fence_key(node_id), data)
+            self._told[node_id] = data
         if self.fences.get(node_id, frozenset()) != names:
-            classes = [class_id for name in names if (class_id := class_of_token(name)) is not None]
-            self._port.put(fence_key(node_id), write_fence(classes))
             self.fences[node_id] = names
             self._note("fence", node_id, f"up for {len(names)} of the classes in use" if names else "down")
 
-    def _hold(self, node_id: str, tokens: Iterable[str]) -> bool:
-        names = frozenset(tokens)
+    def hold(self, node_id: str, amounts: Tokens) -> bool:
+        """Take so much on a node and keep it; whether it was free."""
         holds = self._holds.setdefault(node_id, {})
         taken = (f"remora-hold-{node_id[:16]}-{number}" for number in itertools.count())
         name = next(name for name in taken if name not in holds)
-        self._port.put(f"{_HOLD}{node_id}/{name}", json.dumps(sorted(names)).encode())
-        if not self._port.hold(name, node_id, dict.fromkeys(names, TAKEN)):
+        self._port.put(f"{_HOLD}{node_id}/{name}", json.dumps(amounts, sort_keys=True).encode())
+        if not self._port.hold(name, node_id, amounts):
             self._drop(node_id, name)
             return False
-        holds[name] = names
+        holds[name] = amounts
         return True
 
     def _let_go(self, node_id: str, awake: frozenset[str]) -> None:
         """A hold whose classes nobody uses any more has nothing to protect."""
-        for name, names in list(self._holds.get(node_id, {}).items()):
-            if not names & awake:
+        for name, amounts in list(self._holds.get(node_id, {}).items()):
+            if awake.isdisjoint(amounts):
                 del self._holds[node_id][name]
                 self._drop(node_id, name)
 
     def _drop(self, node_id: str, name: str) -> None:
         self._port.let_go(name)
         self._port.put(f"{_HOLD}{node_id}/{name}", None)
+
+
+def _is_steered(name: str) -> bool:
+    """Classes and leases; shares have rules of their own."""
+    return is_token(name) and share_of_token(name) is None

@@ -42,9 +42,11 @@ class Scheduler:
     """A cluster, what waits for it, and everything that can happen to either.
 
     ``on_change`` is told of every workload, group or virtual cluster that was just placed, made ready or put back.
+    ``trims``: whether virtual clusters give idle shares back at once, or their owner says when.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, trims: bool = True) -> None:
+        self.trims = trims
         self.cluster = Cluster(seed)
         self.waiting: dict[_Entry, _Line] = {}
         self.queue: list[VCluster] = []
@@ -138,12 +140,18 @@ class Scheduler:
     # Virtual clusters
 
     def create_cluster(
-        self, spec: VirtualCluster, parent: VCluster | None = None, priority: int = 0, tolerations: Tolerations | None = None
+        self,
+        spec: VirtualCluster,
+        parent: VCluster | None = None,
+        priority: int = 0,
+        tolerations: Tolerations | None = None,
+        cluster_id: str | None = None,
     ) -> VCluster:
         """Reserved now or queued; refused when its parent could never hold it."""
         tree = self.cluster.tree
         tree.made += 1
-        vcluster = VCluster(f"vc-{tree.made}", spec, parent, priority, self.next_order(), tolerations or Tolerations())
+        known_as = cluster_id or f"vc-{tree.made}"
+        vcluster = VCluster(known_as, spec, parent, priority, self.next_order(), tolerations or Tolerations())
         tree.add(vcluster)
         self.queue.append(vcluster)
         self.queue.sort(key=_rank)
@@ -187,7 +195,7 @@ class Scheduler:
         self._hurt.pop(vcluster.cluster_id, None)
         dissolve(self.cluster, vcluster)
         if vcluster.parent is not None:
-            shares.trim(self.cluster, vcluster.parent)
+            self._trim(vcluster.parent.cluster_id)
         return ended
 
     # The cycle
@@ -198,6 +206,13 @@ class Scheduler:
         self._admit()
         while self._place_waiting() and (self._followers() or self.cluster.stirred):
             self._admit()
+
+    def mend(self) -> None:
+        """Clusters that are remembered from before may have lost nodes meanwhile."""
+        ready = [vcluster for vcluster in self.cluster.tree.clusters.values() if vcluster.state == READY]
+        self._hurt.update({vcluster.cluster_id: vcluster for vcluster in ready if not vcluster.whole})
+        self.queue.sort(key=_rank)
+        self.settle()
 
     def explain(self, item: Workload | Group | VCluster) -> Explanation:
         """Why it waits; an empty reason when it does not."""
@@ -216,7 +231,7 @@ class Scheduler:
         for vcluster in sorted(self._hurt.values(), key=_rank):
             if reserve(self.cluster, vcluster):
                 del self._hurt[vcluster.cluster_id]
-                shares.trim(self.cluster, vcluster)
+                self._trim(vcluster.cluster_id)
                 self.on_change(vcluster)
 
     def _admit(self) -> None:
@@ -233,7 +248,7 @@ class Scheduler:
                 passed_over.append(vcluster)
                 continue
             self.queue.remove(vcluster)
-            shares.trim(self.cluster, vcluster)  # its parent may have moved shares to make room
+            self._trim(vcluster.cluster_id)  # its parent may have moved shares to make room
             self.on_change(vcluster)
             if vcluster.children:
                 # Its children may go ahead now, also those that stood before it in the queue.
@@ -347,7 +362,7 @@ class Scheduler:
         self._trim(workload.request.cluster)
 
     def _trim(self, cluster_id: str | None) -> None:
-        if cluster_id is not None:
+        if cluster_id is not None and self.trims:
             shares.trim(self.cluster, self.cluster.tree.get(cluster_id))
 
     def _followers(self) -> bool:

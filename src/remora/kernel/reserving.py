@@ -31,16 +31,26 @@ def could_reserve(cluster: Cluster, vcluster: VCluster) -> bool:
 def dissolve(cluster: Cluster, vcluster: VCluster) -> None:
     """Give everything back to the parent; its children and work are gone already."""
     assert not vcluster.children, vcluster
-    for vnode in vcluster.vnodes():
-        shares.give(cluster, vnode.host, tuple(vnode.total.items()))
-    for slot in range(len(vcluster.fixed)):
-        vcluster.set_fixed(slot, None)
-    for number in list(vcluster.flex):
-        vcluster.remove_flexible(number)
+    for number in {vnode.node for vnode in vcluster.vnodes()} | {*vcluster.flex}:
+        leave(cluster, vcluster, number)
     vcluster.flex_total.clear()
     vcluster.flex_used.clear()
     vcluster.state = DESTROYED
     cluster.tree.remove(vcluster)
+
+
+def leave(cluster: Cluster, vcluster: VCluster, number: int) -> None:
+    """Give back everything that it has on one node, the minimum too."""
+    for slot, vnode in enumerate(vcluster.fixed):
+        if vnode is not None and vnode.node == number:
+            shares.give(cluster, vnode.host, tuple(vnode.total.items()))
+            vcluster.set_fixed(slot, None)
+    if number in vcluster.flex:
+        flexible = vcluster.remove_flexible(number)
+        shares.give(cluster, flexible.host, tuple(flexible.total.items()))
+        for amounts, gone in ((vcluster.flex_total, flexible.total), (vcluster.flex_used, flexible.used)):
+            for name, units in gone.items():
+                shares.bump(amounts, name, -units)
 
 
 def _reserve(cluster: Cluster, vcluster: VCluster, journal: shares.Journal) -> bool:

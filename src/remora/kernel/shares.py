@@ -8,7 +8,7 @@ into a journal, so that a failed attempt, or a trial that was only a question, l
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from remora.kernel.nodesets import NodeSet, members
@@ -54,7 +54,7 @@ def take(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal) -> bool
         elif host.fixed.idle(name) < units:
             return False
         else:
-            _use(host.fixed, name, units, journal)
+            use(host.fixed, name, units, journal)
     return not beside or _take_flexible(cluster, Host(host.cluster, host.node, None), beside, journal)
 
 
@@ -65,9 +65,15 @@ def give(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal | None =
         if host.cluster is None:
             _change_available(cluster, host.node, name, units, journal)
         elif host.fixed is not None and name in host.fixed.total:
-            _use(host.fixed, name, -units, journal)
+            use(host.fixed, name, -units, journal)
         else:
-            _use(host.cluster.flex[host.node], name, -units, journal)
+            use(host.cluster.flex[host.node], name, -units, journal)
+
+
+def give_physical(cluster: Cluster, number: int, amounts: Mapping[str, int], journal: Journal) -> None:
+    """A node has so much more free."""
+    for name, units in amounts.items():
+        _change_available(cluster, number, name, units, journal)
 
 
 def undo(journal: Journal, mark: int = 0) -> None:
@@ -190,7 +196,7 @@ def _take_flexible(cluster: Cluster, host: Host, amounts: dict[str, int], journa
     if amounts:
         vnode = vcluster.flex[host.node]
         for name, units in amounts.items():
-            _use(vnode, name, units, journal)
+            use(vnode, name, units, journal)
     return True
 
 
@@ -222,7 +228,7 @@ def _grow_within(cluster: Cluster, host: Host, amounts: dict[str, int], journal:
             elif vnode.host != origin:
                 _rebind(vnode, origin, journal)
             for name, units in amounts.items():
-                _resize(vnode, name, units, journal)
+                resize(vnode, name, units, journal)
             return True
         undo(journal, mark)
     return False
@@ -248,7 +254,7 @@ def _shrink(cluster: Cluster, vcluster: VCluster, name: str, units: int, spare: 
             vnode = vcluster.flex[number]
             amount = min(left, vnode.idle(name))
             if number != spare and amount > 0:
-                _resize(vnode, name, -amount, journal)
+                resize(vnode, name, -amount, journal)
                 give(cluster, vnode.host, ((name, amount),), journal)
                 cluster.stirred = True
                 left -= amount
@@ -268,19 +274,23 @@ def _tolerated(cluster: Cluster, vcluster: VCluster, number: int) -> bool:
     return vcluster.tolerations.tolerates(cluster.nodes.at(number).taints)
 
 
-def _use(vnode: VNode, name: str, units: int, journal: Journal) -> None:
+def use(vnode: VNode, name: str, units: int, journal: Journal | None = None) -> None:
+    """More of a virtual node is in use, or less."""
     bump(vnode.used, name, units)
     if not vnode.fixed:
         bump(vnode.cluster.flex_used, name, units)
         _note_idle(vnode)
-    journal.append(lambda: _use(vnode, name, -units, []))
+    if journal is not None:
+        journal.append(lambda: use(vnode, name, -units))
 
 
-def _resize(vnode: VNode, name: str, units: int, journal: Journal) -> None:
+def resize(vnode: VNode, name: str, units: int, journal: Journal | None = None) -> None:
+    """A flexible node gets more, or less."""
     bump(vnode.total, name, units)
     bump(vnode.cluster.flex_total, name, units)
     _note_idle(vnode)
-    journal.append(lambda: _resize(vnode, name, -units, []))
+    if journal is not None:
+        journal.append(lambda: resize(vnode, name, -units))
 
 
 def _note_idle(vnode: VNode) -> None:

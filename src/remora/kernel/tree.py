@@ -78,6 +78,7 @@ class VCluster:
         self.hollow: set[int] = set()  # flexible nodes that gave everything back and wait to be dropped
         self.layout = 0  # goes up whenever a fixed-size node is made or lost
         self.ever_fits: tuple[Any, bool] | None = None  # kept by whatif, with what it depends on
+        self.closing = False  # nobody may count on it any more: what is lost is not made again
         self.unsure = False  # the last search for room gave up before it had seen everything
         self._made = 0
 
@@ -130,7 +131,7 @@ class VCluster:
     @property
     def whole(self) -> bool:
         """Whether everything that is guaranteed is there: false while waiting, and after a node was lost."""
-        return None not in self.fixed and not self.flex_shortfall()
+        return self.closing or (None not in self.fixed and not self.flex_shortfall())
 
     def needs(self) -> set[str]:
         """The names of the resources in the minimum."""

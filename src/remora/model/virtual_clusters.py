@@ -8,9 +8,11 @@ proposal's own walk-through: the third task waits); what they do not name (the C
 from __future__ import annotations
 
 import enum
+import importlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from remora.errors import InvalidResourceError, InvalidVirtualClusterError
@@ -19,6 +21,9 @@ from remora.model.resources import EMPTY, Resources, from_units, show_amount
 
 VNODE_LABEL = "ray.io/vnode_id"
 VCLUSTER_LABEL = "ray.io/vcluster_id"
+
+IDLE_SECONDS = 5.0
+"""How long a virtual cluster keeps what it borrowed and does not use."""
 
 
 _T = TypeVar("_T")
@@ -85,6 +90,10 @@ class FixedSizeNodes:
 class VirtualCluster:
     """A share of a cluster: reserved minimum, elastic up to a maximum, and fixed-size nodes.
 
+    ``with`` makes one inside the current one, on a live Ray. ``timeout`` is how long to wait for its minimum (None: as long as
+    it takes), ``priority`` its place in the queue, ``idle_seconds`` how long it keeps what it borrowed and does not use; with
+    ``cancel`` its work is stopped at the end of the ``with`` instead of being left to finish.
+
     Examples:
         ``VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 8})``
     """
@@ -92,12 +101,21 @@ class VirtualCluster:
     flexible_resource_min: Resources
     flexible_resource_max: Mapping[str, int] | None
     fixed_size_nodes: tuple[FixedSizeNodes, ...]
+    timeout: float | None = field(compare=False)
+    cancel: bool = field(compare=False)
+    priority: int = field(compare=False)
+    idle_seconds: float = field(compare=False)
 
     def __init__(
         self,
         flexible_resource_min: Any = None,
         flexible_resource_max: Any = None,
         fixed_size_nodes: Iterable[FixedSizeNodes | Mapping[str, Any]] | None = None,
+        *,
+        timeout: float | None = None,
+        cancel: bool = False,
+        priority: int = 0,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         lowest = _resources(flexible_resource_min, "flexible_resource_min")
         highest = None if flexible_resource_max is None else _Limits.parse(flexible_resource_max)
@@ -112,6 +130,17 @@ class VirtualCluster:
         object.__setattr__(self, "flexible_resource_max", highest)
         sets = tuple(_build(nodes, FixedSizeNodes) for nodes in _sequence(fixed_size_nodes or (), "fixed_size_nodes"))
         object.__setattr__(self, "fixed_size_nodes", sets)
+        object.__setattr__(self, "timeout", _seconds(timeout, "timeout"))
+        object.__setattr__(self, "cancel", bool(cancel))
+        object.__setattr__(self, "priority", _whole(priority, "priority"))
+        object.__setattr__(self, "idle_seconds", _seconds(idle_seconds, "idle_seconds") or 0.0)
+
+    def __enter__(self) -> VirtualCluster:
+        entered: VirtualCluster = _live().enter(self)
+        return entered
+
+    def __exit__(self, *_: object) -> None:
+        _live().leave(self)
 
     @classmethod
     def parse(cls, spec: Any) -> VirtualCluster:
@@ -137,6 +166,16 @@ class VirtualCluster:
         ):
             return 0
         return None
+
+    def relaxed(self) -> VirtualCluster:
+        """Nothing reserved, and at most what it may have now: for what is left of it at the end."""
+        fixed = EMPTY
+        for nodes in self.fixed_size_nodes:
+            for node in nodes.nodes:
+                fixed += node.resources
+        limits = {name: self.limit(name) for name in {*fixed, *(self.flexible_resource_max or ())}}
+        most = {name: from_units(limit + fixed.get(name, 0)) for name, limit in limits.items() if limit is not None}
+        return VirtualCluster(None, most or None)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form of the proposal."""
@@ -165,6 +204,25 @@ class _Limits(dict[str, int]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(sorted(self.items())))
+
+
+def _live() -> Any:
+    """The part that needs Ray, by name: values must not depend on it."""
+    return importlib.import_module("remora.ray_seam.clusters")
+
+
+def _seconds(value: Any, of: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise InvalidVirtualClusterError(f"{of}={value!r} is not a number of seconds; for example {of}=30")
+    return float(value)
+
+
+def _whole(value: Any, of: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidVirtualClusterError(f"{of}={value!r} is not a whole number; for example {of}=10 (more goes first)")
+    return value
 
 
 def _resources(value: Any, of: str) -> Resources:

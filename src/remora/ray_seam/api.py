@@ -21,12 +21,14 @@ from remora.errors import InvalidInputError, InvalidLabelError, RemoraError, Unk
 from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels, parse_workload_labels
 from remora.model.selectors import LabelSelector
 from remora.model.taints import parse_taints, rare_resources
-from remora.ray_seam import hooks
+from remora.model.virtual_clusters import VirtualCluster
+from remora.ray_seam import clusters, hooks
 from remora.ray_seam.controller_actor import start_controller
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.living import follow_auth
 from remora.ray_seam.objects import objects
+from remora.ray_seam.within import set_base
 from remora.wire.options import Defaults
 
 _log = logging.getLogger("remora")
@@ -35,12 +37,21 @@ _REPORTED_SECONDS = 4.0
 _GIVEN_BACK_SECONDS = 5.0
 
 
-def init(*args: Any, tolerations: Any = None, label_selector: Any = None, labels: Any = None, **ray_init: Any) -> Any:
+def init(
+    *args: Any,
+    tolerations: Any = None,
+    label_selector: Any = None,
+    labels: Any = None,
+    virtual_cluster: Any = None,
+    **ray_init: Any,
+) -> Any:
     """Connect as ``ray.init`` does, or take an existing connection over, and attach.
 
     ``tolerations``, ``label_selector`` and ``labels`` hold for everything that this job submits, library code included,
     unless a call says otherwise. Where this call starts a Ray of its own, ``labels`` are those of its node, as in ``ray.init``.
+    ``virtual_cluster`` is a ``VirtualCluster``, a mapping or JSON: the whole job runs in it, once its minimum is reserved.
     """
+    spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
     defaults = Defaults.parse(label_selector, tolerations, labels)
     context, started = None, False
     if not ray.is_initialized() or args or ray_init:
@@ -52,6 +63,9 @@ def init(*args: Any, tolerations: Any = None, label_selector: Any = None, labels
         _log.warning("label selectors are ignored on a single-node Ray that was started here without labels")
         defaults = replace(defaults, label_selector=LabelSelector(), ignores_selectors=True)
     _attach(defaults)
+    if spec is not None:
+        set_base(None)
+        set_base(clusters.open_cluster(spec, None))
     return context
 
 
@@ -89,10 +103,10 @@ def shutdown_controller() -> None:
     except ValueError:
         return
     until = time.monotonic() + _GIVEN_BACK_SECONDS
-    left = _ask(controller.withdraw.remote())
+    left = ask(controller.withdraw.remote())
     while left and time.monotonic() < until:  # workers give their leases back a moment after their last task
         time.sleep(0.1)
-        left = _ask(controller.withdraw.remote())
+        left = ask(controller.withdraw.remote())
     ray.kill(controller, no_restart=True)
     if left:
         _log.warning("tokens stay on %s until what holds them ends", ", ".join(node_id[:12] for node_id in left))
@@ -126,14 +140,14 @@ def put(value: Any, *, labels: Mapping[str, str] | None = None) -> Any:
     if parsed:
         controller, context = start_controller(), ray.get_runtime_context()
         object_id = reference.hex()
-        _ask(controller.put_object.remote(object_id, parsed, context.get_node_id(), context.namespace, context.get_job_id()))
+        ask(controller.put_object.remote(object_id, parsed, context.get_node_id(), context.namespace, context.get_job_id()))
         objects.add(object_id, controller)
     return reference
 
 
 def status() -> dict[str, Any]:
     """Nodes with labels, taints and use; what waits, why, and what would help."""
-    answer: dict[str, Any] = _ask(start_controller().status.remote())
+    answer: dict[str, Any] = ask(start_controller().status.remote())
     return answer
 
 
@@ -181,16 +195,16 @@ def explain_all(id_or_name: str) -> list[dict[str, Any]]:
         raise InvalidInputError(f"{id_or_name!r} is neither an id nor a name; for example the id of an actor, or its name")
     controller = start_controller()
     until = time.monotonic() + _REPORTED_SECONDS
-    found: list[dict[str, Any]] = _ask(controller.explain.remote(id_or_name))
+    found: list[dict[str, Any]] = ask(controller.explain.remote(id_or_name))
     while not found and time.monotonic() < until:  # tasks are reported about a second after they were submitted
         time.sleep(0.25)
-        found = _ask(controller.explain.remote(id_or_name))
+        found = ask(controller.explain.remote(id_or_name))
     return found
 
 
 def events() -> list[dict[str, Any]]:
     """What happened lately, oldest first."""
-    found: list[dict[str, Any]] = _ask(start_controller().events.remote())
+    found: list[dict[str, Any]] = ask(start_controller().events.remote())
     return found
 
 
@@ -227,14 +241,14 @@ def connect(address: str | None) -> None:
 
 def find_node(node_id: str | None, address: str | None) -> str:
     """A node's whole id, from its beginning or from its address."""
-    found: str = _ask(start_controller().find_node.remote(node_id, address))
+    found: str = ask(start_controller().find_node.remote(node_id, address))
     return found
 
 
 def _command(node_id: str, command: str, set_: Labels, drop: tuple[str, ...]) -> None:
     controller = start_controller()
-    found = _ask(controller.find_node.remote(node_id, None))
-    _ask(getattr(controller, command).remote(found, set_, list(drop)))
+    found = ask(controller.find_node.remote(node_id, None))
+    ask(getattr(controller, command).remote(found, set_, list(drop)))
 
 
 def _attach(defaults: Defaults) -> None:
@@ -245,10 +259,10 @@ def _attach(defaults: Defaults) -> None:
     installation = hooks.install(replace(defaults, rare=rare_resources(head)))
     plain = installation.layer.plain.spec
     if plain is not None:
-        _ask(controller.ensure.remote(plain.encode()))
+        ask(controller.ensure.remote(plain.encode()))
 
 
-def _ask(reference: Any) -> Any:
+def ask(reference: Any) -> Any:
     """The controller's answer; its own errors as themselves, not as the failure of a task."""
     try:
         return ray.get(reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -16,13 +17,15 @@ from remora.controller.core import Controller
 from remora.controller.status import status
 from remora.controller.why import why_waiting, why_work
 from remora.model.labels import Labels
+from remora.model.resources import Resources
+from remora.model.virtual_clusters import VirtualCluster
 from remora.ray_seam import hooks
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.ray_port import RayPort
 from remora.ray_seam.tickets import STOCK
-from remora.seam.port import Work
-from remora.wire.classes import ClassSpec
-from remora.wire.fences import FENCE_SECONDS
+from remora.seam.port import JOB, Work
+from remora.wire.classes import ClassSpec, choice_from
+from remora.wire.fences import FENCE_SECONDS, RENEW_SECONDS
 from remora.wire.groups import decode_group
 from remora.wire.leases import decode_ask
 from remora.wire.shapes import shape_key
@@ -36,6 +39,8 @@ UNSETTLED_SECONDS = 0.1
 _LEAST_SECONDS = 0.05  # between two rounds, however much happens
 
 _FREQUENT = "frequent"
+_PATIENT = "patient"
+_MOST_PATIENT = 32
 
 _log = logging.getLogger(__name__)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -48,6 +53,12 @@ def _frequent(method: _Method) -> _Method:
     return method
 
 
+def _patient(method: _Method) -> _Method:
+    """What may take seconds because it waits for others."""
+    ray.method(concurrency_group=_PATIENT)(method)
+    return method
+
+
 class ControllerActor:
     """One core behind a lock. A thread makes the rounds from the start, so a restarted controller needs nobody to wake it."""
 
@@ -56,6 +67,7 @@ class ControllerActor:
         self._steering = threading.Lock()  # taken before the other
         self._stopped = False
         self._awake = threading.Event()
+        self._rounded = threading.Condition()
         self._core = Controller(RayPort())
         self._core.round()
         self._rounded_at = self._round_at = time.monotonic()
@@ -64,10 +76,15 @@ class ControllerActor:
 
     def _told(self, work: Work | None) -> None:
         """Of an actor or a job we know what it means; after anything else everything is looked at."""
-        if work is None:
-            self._round_at = min(self._round_at, self._rounded_at + _LEAST_SECONDS)
-        else:
+        if work is not None:
             self._core.inbox.append(work)
+        if work is None or work.kind == JOB:
+            self._soon()
+        self._awake.set()
+
+    def _soon(self) -> None:
+        """Everything is looked at again, though not more often than a few times a second."""
+        self._round_at = min(self._round_at, self._rounded_at + _LEAST_SECONDS)
         self._awake.set()
 
     def _rounds(self) -> None:
@@ -88,8 +105,10 @@ class ControllerActor:
             self._round_at = self._rounded_at + FULL_ROUND_SECONDS
             if not self._stopped:
                 self._core.round()
-            if not self._core.steering.settled:
+            if not self._core.settled:
                 self._round_at = min(self._round_at, self._rounded_at + UNSETTLED_SECONDS)
+        with self._rounded:
+            self._rounded.notify_all()
 
     def _steer_leases(self) -> None:
         """Between rounds. While tokens are written, the next decisions are made; after that for as long again, because raylets
@@ -142,6 +161,68 @@ class ControllerActor:
             why = {"reason": offer.why.reason, "suggestions": [str(each) for each in offer.why.suggestions]}
             return {"option": offer.option, "nodes": offer.nodes, **why}
 
+    def create_cluster(
+        self, spec: str, parent: str | None, job_id: str, priority: int, tolerations: list[Any], idle_seconds: float
+    ) -> dict[str, Any]:
+        tolerated = choice_from([], tolerations, [], None).tolerations
+        with self._lock:
+            made = self._core.create_cluster(VirtualCluster.parse(spec), parent, job_id, priority, tolerated, idle_seconds)
+        self._soon()
+        return made
+
+    def look_cluster(self, cluster_id: str) -> dict[str, Any]:
+        with self._lock:
+            return self._core.sharing.look(cluster_id)
+
+    def close_cluster(self, cluster_id: str, unused: bool, cancel: bool) -> None:
+        with self._lock:
+            self._core.sharing.close(cluster_id, unused=unused)
+        self._soon()
+
+    def clusters(self) -> list[dict[str, Any]]:
+        with self._lock:
+            self._core.round()
+            return self._core.sharing.tree()
+
+    def shares(self) -> list[dict[str, Any]]:
+        """As ``clusters``, by what is known already."""
+        with self._lock:
+            return self._core.sharing.tree()
+
+    def want(self, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
+        """What is on its way in virtual clusters."""
+        with self._lock:
+            for data, resources, count in hints:
+                spec = _spec(data)
+                self._core.ensure(spec)
+                self._core.sharing.clusters.want(spec, Resources.parse(resources), count)
+            self._core.sharing.steer()
+        self._soon()
+
+    def wait_in(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:
+        with self._lock:
+            self._core.sharing.wait(worker_id, cluster_id, node_id, Resources.parse(amounts))
+        self._soon()
+
+    def go_on(self, worker_id: str) -> None:
+        with self._lock:
+            self._core.sharing.go_on(worker_id)
+        self._soon()
+
+    @_patient
+    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> bool:
+        """Whether work that was held up may start; returns without an answer after a while, to be asked again."""
+        with self._lock:
+            self._core.sharing.enter(worker_id, cluster_id, node_id, Resources.parse(amounts))
+        until = time.monotonic() + RENEW_SECONDS
+        while time.monotonic() < until:
+            self._soon()
+            with self._rounded:
+                self._rounded.wait(UNSETTLED_SECONDS)
+            if not self._core.sharing.returned.waits(worker_id):
+                return True
+        return False
+
     def find_node(self, node_id: str | None, address: str | None) -> str:
         with self._lock:
             return self._core.find_node(node_id, address)
@@ -192,6 +273,11 @@ class ControllerActor:
         return os.getpid()
 
 
+@functools.lru_cache(maxsize=1024)
+def _spec(data: bytes) -> ClassSpec:
+    return ClassSpec.decode(data)
+
+
 def start_controller() -> Any:
     """The controller of this cluster; whoever comes first starts it, and two at once get the same one."""
     head = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and "node:__internal_head__" in node["Resources"])
@@ -208,4 +294,4 @@ def start_controller() -> Any:
     }
     if hooks.current() is not None:
         options["label_selector"] = STOCK
-    return ray.remote(concurrency_groups={_FREQUENT: 1})(ControllerActor).options(**options).remote()
+    return ray.remote(concurrency_groups={_FREQUENT: 1, _PATIENT: _MOST_PATIENT})(ControllerActor).options(**options).remote()

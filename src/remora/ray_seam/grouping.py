@@ -5,28 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from ray._private.auto_init_hook import auto_init_ray
 from ray.util.placement_group import PlacementGroup
 
+from remora.ray_seam import clusters
 from remora.ray_seam.late import LateGroup, create_later, late_key
 from remora.ray_seam.layer import Layer
+from remora.ray_seam.tickets import Ticket
 from remora.wire.groups import class_of
 from remora.wire.options import rewrite_group
-from remora.wire.tokens import class_token
 
 _NEW_OPTIONS = ("bundle_label_selector", "tolerations", "fallback_strategy")
 
-Creating = Callable[[list[str]], AbstractContextManager[None]]
+Creating = Callable[[list[Ticket]], AbstractContextManager[None]]
 
 
 def create_group(
     layer: Layer, stock: Any, creating: Creating, bundles: Any, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The group; or, while it fits nowhere, the handle of one to be. ``creating`` says which token each bundle takes."""
+    """The group; or, while it fits nowhere, the handle of one to be. ``creating`` says what each bundle takes."""
     options = {name: kwargs.pop(name, None) for name in _NEW_OPTIONS}
-    request = rewrite_group(bundles, strategy, options, layer.defaults)
+    auto_init_ray()
+    request = replace(rewrite_group(bundles, strategy, options, layer.defaults), cluster=clusters.current())
 
     def attempt() -> Any:
         """The group, or why there is none yet."""
@@ -34,10 +37,9 @@ def create_group(
         if offer["option"] is None:
             return offer
         chosen = request.options[offer["option"]]
-        with creating([class_token(class_of(bundle.nodes).class_id) for bundle in chosen]):
+        with creating([Ticket(spec.class_id, spec) for spec in (class_of(bundle.nodes) for bundle in chosen)]):
             return stock([bundle.resources.to_dict() for bundle in chosen], strategy or "PACK", *args, **kwargs)
 
-    auto_init_ray()
     made = attempt()
     if isinstance(made, PlacementGroup):
         return made

@@ -19,7 +19,8 @@ import ray
 from remora.ray_seam.fence import SharedFence
 from remora.ray_seam.kv import Kv
 from remora.ray_seam.tickets import RETRIES, Ticket
-from remora.wire.fences import FENCE_SECONDS, fence_key, read_fence
+from remora.ray_seam.within import CLUSTER, set_base
+from remora.wire.fences import FENCE_SECONDS, OPEN, ROOT, fence_key, read_fence
 from remora.wire.tokens import class_of_token, is_token
 
 _USUAL = object()
@@ -31,17 +32,21 @@ class _Fence:
     def __init__(self) -> None:
         self._shared: SharedFence | None = None
         self._data = b""
-        self._classes: frozenset[str] = frozenset()
+        self._fence = OPEN
 
     def closes(self) -> str | None:
         """The class of the running task, if this node no longer accepts it."""
         data = (self._shared or self._open()).data()
         if data != self._data:
-            self._data, self._classes = data, read_fence(data)
-        if not self._classes:
+            self._data, self._fence = data, read_fence(data)
+        if not self._fence.classes:
             return None
         held = ray.get_runtime_context().get_assigned_resources()
-        return next((found for name in held if (found := class_of_token(name)) in self._classes), None)
+        return next((found for name in held if (found := class_of_token(name)) in self._fence.classes), None)
+
+    def is_full(self, cluster_id: str | None) -> bool:
+        """Whether a virtual cluster uses more of this node than its share; as it was last read."""
+        return bool(self._fence.full) and (cluster_id or ROOT) in self._fence.full
 
     def _open(self) -> SharedFence:
         node_id = str(ray.get_runtime_context().get_node_id())
@@ -61,7 +66,13 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
+        cluster_id = kwargs.pop(CLUSTER, None) if kwargs else None
+        set_base(cluster_id)
         class_id = _fence.closes()
+        if _fence.is_full(cluster_id):
+            from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
+
+            stand_in_line(cluster_id)
         if class_id is None:
             return function(*args, **kwargs)
         return again(class_id, retries, args, kwargs)

@@ -23,10 +23,11 @@ from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
 
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
-from remora.ray_seam import travel
+from remora.ray_seam import blocking, travel
 from remora.ray_seam.proxy import CoreWorkerProxy
 from remora.ray_seam.shim import ray_with, view_of
 from remora.ray_seam.tickets import STOCK, Ticket
+from remora.ray_seam.within import base
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -85,6 +86,7 @@ class Installation:
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
         self._take_placement_groups()
+        self._say_when_waiting()
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
@@ -102,6 +104,7 @@ class Installation:
     def undo(self) -> None:
         if self._layer is not None:
             self._layer.stop()
+        base.clear()
         while self._undo:
             self._undo.pop()()
         # What was exported with the layer in it is exported again, without.
@@ -178,20 +181,29 @@ class Installation:
         self._rebind(stock, placement_group)
         self._rebind(stock_remove, remove_placement_group)
 
+    def _say_when_waiting(self) -> None:
+        """In a virtual cluster: a worker that waits gives its share back."""
+        worker = ray._private.worker
+        self._replace(worker.Worker, "get_objects", blocking.around_get(worker.Worker.get_objects, self._controller))
+        self._rebind(worker.wait, blocking.around_wait(worker.wait, self._controller))
+
+    def _controller(self) -> Any:
+        return self.layer.controller()
+
     @contextlib.contextmanager
-    def _creating(self, tokens: list[str]) -> Iterator[None]:
-        """In this thread a group is created, each of whose bundles takes one of these tokens."""
+    def _creating(self, tickets: list[Ticket]) -> Iterator[None]:
+        """In this thread a group is created, each of whose bundles takes what one of these says."""
         groups = self._worker.core_worker.groups
-        groups.tokens = tokens
+        groups.tickets = tickets
         try:
             yield
         finally:
-            groups.tokens = None
+            groups.tickets = None
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
         user code is imported later, so looking through all modules would only make it start more slowly."""
-        own = [sys.modules["ray.util.placement_group"], sys.modules["ray.util"]]
+        own = [sys.modules[name] for name in ("ray.util.placement_group", "ray.util", "ray", "ray._private.worker")]
         for module in list(sys.modules.values()) if self._everywhere else own:
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is old:

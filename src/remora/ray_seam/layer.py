@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -14,13 +15,15 @@ from remora.errors import InvalidStrategyError
 from remora.model.groups import GroupRequest
 from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
+from remora.ray_seam import clusters
+from remora.ray_seam.hints import Hint, Hints
 from remora.ray_seam.tickets import Given, Ticket
 from remora.ray_seam.waiting import Waiting
 from remora.wire.classes import IDLE_SECONDS
 from remora.wire.groups import encode_group
 from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL, encode_ask
 from remora.wire.options import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
-from remora.wire.tokens import class_token
+from remora.wire.tokens import TAKEN, class_token
 
 CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
@@ -43,6 +46,8 @@ class Layer:
         self._usual: dict[str, Ticket] = {}
         self._tickets: dict[str, Ticket] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
+        self._inside: dict[tuple[str, str], Ticket] = {}
+        self._hints = Hints(self._tell)
         plain = rewrite({}, defaults)
         self.plain = Ticket(plain.spec.class_id, plain.spec)  # for work that says nothing about where it runs
 
@@ -113,11 +118,30 @@ class Layer:
             self._usual[key] = plain
         return options
 
-    def token(self, ticket: Ticket, resources: Mapping[str, float]) -> str:
-        """The token to take. The controller is told of its class, one way and once in a while in this process: no call on
-        the way of a task."""
+    def tokens(self, ticket: Ticket, resources: dict[str, float]) -> dict[str, float]:
+        """What work takes beside its resources: of its class, and in a virtual cluster of its share."""
         if self.defaults.rare:
             ticket = self._for_rare(ticket, resources)
+        cluster_id = clusters.current()
+        if cluster_id is None:
+            return {self._token(ticket): TAKEN}
+        ticket = self._within(ticket, cluster_id)
+        if ticket.spec is not None:
+            self._hints.note(ticket.spec, resources)
+        return {self._token(ticket): TAKEN, **clusters.shares(cluster_id, ticket.spec, resources)}
+
+    def cluster(self) -> str | None:
+        """The virtual cluster that work submitted now belongs to."""
+        return clusters.current()
+
+    def with_share(self, resources: dict[str, float]) -> dict[str, float]:
+        """What work with a lease takes: in a virtual cluster of its share too."""
+        cluster_id = clusters.current()
+        return resources if cluster_id is None else {**resources, **clusters.shares(cluster_id, None, resources)}
+
+    def _token(self, ticket: Ticket) -> str:
+        """The token to take. The controller is told of its class, one way and once in a while in this process: no call on
+        the way of a task."""
         now = time.monotonic()
         if now - ticket.mentioned_at > _AGAIN_SECONDS and ticket.spec is not None:
             self.controller().ensure.remote(ticket.spec.encode())
@@ -143,7 +167,8 @@ class Layer:
         """One call: the kernel decides where this one goes."""
         context = ray.get_runtime_context()
         keys = rare_taints((name for name, amount in demand.items() if amount), self.defaults.rare)
-        text = encode_ask(asked.ask(kind, held, demand, namespace or context.namespace, keys))
+        ask = asked.ask(kind, held, demand, namespace or context.namespace, keys)
+        text = encode_ask(ask._replace(request=replace(ask.request, cluster=clusters.current())))
         slot, node_id = ray.get(self.controller().place.remote(text, context.get_job_id()))
         return Given(slot, node_id, {LEASE_LABEL: slot, REQUEST_LABEL: text})
 
@@ -194,6 +219,20 @@ class Layer:
     def stop(self) -> None:
         self.stopped.set()
         self.waiting.stop()
+
+    def _within(self, ticket: Ticket, cluster_id: str) -> Ticket:
+        """The same class in a virtual cluster; a ticket that a guard hands on is there already."""
+        if ticket.spec is None:
+            return ticket
+        known = (ticket.class_id, cluster_id)
+        if known not in self._inside:
+            spec = replace(ticket.spec, cluster=cluster_id)
+            self._inside[known] = Ticket(spec.class_id, spec)
+        return self._inside[known]
+
+    def _tell(self, hints: list[Hint]) -> None:
+        if ray.is_initialized():
+            self.controller().want.remote(hints)
 
     def _for_rare(self, ticket: Ticket, resources: Mapping[str, float]) -> Ticket:
         keys = rare_taints((name for name, amount in resources.items() if amount), self.defaults.rare)

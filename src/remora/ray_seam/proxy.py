@@ -18,7 +18,8 @@ from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from remora.ray_seam.tickets import RETRIES, STOCK, Given, Ticket
-from remora.wire.tokens import TAKEN, lease_token
+from remora.ray_seam.within import CLUSTER
+from remora.wire.tokens import CLUSTER_LABEL, TAKEN, lease_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -57,7 +58,7 @@ class CoreWorkerProxy:
 
     def __init__(self, inner: Any, owner: HasLayer) -> None:
         self.remora_inner = inner
-        self.groups = threading.local()  # the tokens of the bundles of the group that this thread is creating
+        self.groups = threading.local()  # the tickets of the bundles of the group that this thread is creating
         self._owner = owner
 
     @functools.cached_property
@@ -74,10 +75,11 @@ class CoreWorkerProxy:
         known = _call("submit_task")
         at = known.at
         call = known.in_order(args, kwargs)
-        retries = call[at["max_retries"]]
-        # Only functions in Python have a guard that takes the hidden argument off again.
-        if retries != _USUAL_RETRIES and call[at["language"]] == Language.PYTHON:
-            call[at["args"]] = [*call[at["args"]], RETRIES, retries]
+        retries, cluster_id = call[at["max_retries"]], self._layer.cluster()
+        # Only functions in Python have a guard that takes the hidden arguments off again.
+        if (retries != _USUAL_RETRIES or cluster_id is not None) and call[at["language"]] == Language.PYTHON:
+            hidden = [] if retries == _USUAL_RETRIES else [RETRIES, retries]
+            call[at["args"]] = [*call[at["args"]], *hidden, *([] if cluster_id is None else [CLUSTER, cluster_id])]
         ticket = call[at["label_selector"]]
         if isinstance(ticket, Ticket) and ticket.lease is not None:
             lease = self._lease(call, at)
@@ -87,7 +89,7 @@ class CoreWorkerProxy:
         return self.remora_inner.submit_task(*call)
 
     def _submit_leased(self, call: list[Any], at: dict[str, int], lease: Given) -> Any:
-        call[at["resources"]] = taken = {**call[at["resources"]], lease_token(lease.slot): TAKEN}
+        call[at["resources"]] = taken = {**self._layer.with_share(call[at["resources"]]), lease_token(lease.slot): TAKEN}
         self._layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
         with self._given_up_on_error(lease.slot):
             made = self.remora_inner.submit_task(*call)
@@ -99,10 +101,15 @@ class CoreWorkerProxy:
         at = known.at
         call = known.in_order(args, kwargs)
         ticket = call[at["label_selector"]]
+        cluster_id = self._layer.cluster()
+        if cluster_id is not None and ticket is not STOCK:
+            call[at["labels"]] = {**(call[at["labels"]] or {}), CLUSTER_LABEL: cluster_id}
         lease = self._lease(call, at) if isinstance(ticket, Ticket) and ticket.lease is not None else None
         if lease is not None:
             # Only to be placed: it does not hold the token, so when it dies it needs it again, and we decide anew.
-            needs = {**(call[at["placement_resources"]] or call[at["resources"]]), lease_token(lease.slot): TAKEN}
+            call[at["resources"]] = self._layer.with_share(call[at["resources"]])
+            placed = self._layer.with_share(call[at["placement_resources"]])
+            needs = {**(placed or call[at["resources"]]), lease_token(lease.slot): TAKEN}
             call[at["placement_resources"]] = needs
             call[at["labels"]] = {**(call[at["labels"]] or {}), **lease.labels}
             self._layer.waiting.note(needs, call[at["function_descriptor"]], call[at["name"]])
@@ -149,12 +156,11 @@ class CoreWorkerProxy:
         call[selector] = call[at["fallback_strategy"]] = None
         if ticket is STOCK or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
             return
-        token = layer.token(ticket, call[resources])
-        call[resources] = taken = {**call[resources], token: TAKEN}
+        call[resources] = taken = {**call[resources], **layer.tokens(ticket, call[resources])}
         placement = at.get("placement_resources")
         # An actor's are empty when they are the same as its resources: they are left so.
         if placement is not None and call[placement]:
-            call[placement] = taken = {**call[placement], token: TAKEN}
+            call[placement] = taken = {**call[placement], **layer.tokens(ticket, call[placement])}
         layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
 
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
@@ -163,8 +169,8 @@ class CoreWorkerProxy:
         call = known.in_order(args, kwargs)
         bundles = call[at["bundles"]]
         # Code that got hold of Ray's own function before the layer was there says no classes.
-        tokens = getattr(self.groups, "tokens", None) or [self._layer.token(self._layer.plain, each) for each in bundles]
-        made = [{**bundle, token: TAKEN} for bundle, token in zip(bundles, tokens, strict=True)]
+        tickets = getattr(self.groups, "tickets", None) or [self._layer.plain] * len(bundles)
+        made = [{**bundle, **self._layer.tokens(ticket, bundle)} for bundle, ticket in zip(bundles, tickets, strict=True)]
         call[at["bundles"]] = made
         self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())
         return self.remora_inner.create_placement_group(*call)

@@ -16,11 +16,22 @@ from remora.model.taints import Tolerations
 IDLE_SECONDS = 90.0
 """A class that nobody uses or mentions for this long is no longer offered; clients mention what they use more often."""
 
+_OF_CLUSTER = "."
+
+
+def cluster_of_class(class_id: str) -> str | None:
+    """The virtual cluster that a class belongs to."""
+    cluster, dot, _ = class_id.partition(_OF_CLUSTER)
+    return cluster if dot else None
+
 
 @dataclass(frozen=True)
 class ClassSpec:
+    """``cluster`` is the virtual cluster that the class belongs to; its id stands in the name, so that a token tells it."""
+
     choices: tuple[NodeClass, ...]
     demand: Resources = EMPTY
+    cluster: str | None = None
 
     @classmethod
     def of(cls, request: Request) -> ClassSpec:
@@ -28,22 +39,23 @@ class ClassSpec:
 
     @cached_property
     def class_id(self) -> str:
-        return class_id_of(self.choices, self.demand)
+        name = class_id_of(self.choices, self.demand)
+        return name if self.cluster is None else f"{self.cluster}{_OF_CLUSTER}{name}"
 
     def tolerating(self, keys: Iterable[str]) -> ClassSpec:
         """The same, and the taints ``keys`` with any value too."""
-        return ClassSpec(
-            tuple(replace(choice, tolerations=_also(choice.tolerations, keys)) for choice in self.choices), self.demand
-        )
+        choices = tuple(replace(choice, tolerations=_also(choice.tolerations, keys)) for choice in self.choices)
+        return ClassSpec(choices, self.demand, self.cluster)
 
     def encode(self) -> bytes:
-        body = {"choices": [choice.canonical() for choice in self.choices], "demand": dict(self.demand)}
+        choices = [choice.canonical() for choice in self.choices]
+        body = {"choices": choices, "demand": dict(self.demand), "cluster": self.cluster}
         return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> ClassSpec:
         body = json.loads(data)
-        return cls(tuple(choice_from(*parts) for parts in body["choices"]), Resources(body["demand"]))
+        return cls(tuple(choice_from(*parts) for parts in body["choices"]), Resources(body["demand"]), body["cluster"])
 
     def describe(self) -> str:
         """As people read it: ``zone=a, tolerates gpu_node``."""

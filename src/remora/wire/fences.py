@@ -2,24 +2,45 @@
 
 A token in use cannot be taken away, and a raylet gives a returned one to the next in its queue at once. So the guard in
 the workers looks here before it starts anything, and hands on what is fenced.
+
+*Full* are virtual clusters that use more of the node than their share, because a worker came back from waiting or because
+shares were called back: what wants to start there asks the controller first.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import NamedTuple
 
 FENCE_SECONDS = 0.05
 """A worker trusts what it read for this long; a fence holds for certain this long after it was written."""
+
+
+RENEW_SECONDS = 2.0
+"""How often a worker that waits, and has given its share back meanwhile, says so."""
 
 
 def fence_key(node_id: str) -> str:
     return f"fence/{node_id}"
 
 
-def write_fence(classes: Iterable[str]) -> bytes:
-    return json.dumps(sorted(classes)).encode()
+class Fence(NamedTuple):
+    classes: frozenset[str] = frozenset()
+    full: frozenset[str] = frozenset()
 
 
-def read_fence(data: bytes | None) -> frozenset[str]:
-    return frozenset(json.loads(data)) if data else frozenset()
+OPEN = Fence()
+ROOT = "root"
+"""Stands for work that is in no virtual cluster, where the fullness of one is told."""
+
+
+def write_fence(classes: Iterable[str], full: Iterable[str] = ()) -> bytes:
+    return json.dumps([sorted(classes), sorted(full)]).encode()
+
+
+def read_fence(data: bytes | None) -> Fence:
+    if not data:
+        return OPEN
+    classes, full = json.loads(data)
+    return Fence(frozenset(classes), frozenset(full))

@@ -12,7 +12,8 @@ from remora.wire.classes import ClassSpec, choice_from
 
 def encode_group(request: GroupRequest) -> bytes:
     options = [[[dict(bundle.resources), bundle.nodes.canonical()] for bundle in option] for option in request.options]
-    return json.dumps({"strategy": request.strategy, "options": options}, separators=(",", ":")).encode()
+    body = {"strategy": request.strategy, "options": options, "cluster": request.cluster}
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def decode_group(data: bytes) -> GroupRequest:
@@ -20,9 +21,9 @@ def decode_group(data: bytes) -> GroupRequest:
     options = tuple(
         tuple(Bundle(Resources(resources), choice_from(*nodes)) for resources, nodes in option) for option in body["options"]
     )
-    return GroupRequest(options, body["strategy"])
+    return GroupRequest(options, body["strategy"], cluster=body["cluster"])
 
 
-def class_of(nodes: NodeClass) -> ClassSpec:
+def class_of(nodes: NodeClass, cluster: str | None = None) -> ClassSpec:
     """The class whose token a bundle takes."""
-    return ClassSpec((nodes,))
+    return ClassSpec((nodes,), cluster=cluster)

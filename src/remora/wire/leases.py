@@ -13,10 +13,13 @@ from remora.model.resources import Resources
 from remora.model.selectors import LabelMatchExpression
 from remora.model.strategies import Affinity
 from remora.wire.classes import choice_from
+from remora.wire.tokens import CLUSTER_LABEL
 
 LEASE_LABEL = "remora.io/lease"
 REQUEST_LABEL = "remora.io/request"
 """Labels of an actor in GCS that only we read: its slot and what was asked for, all that a restarted controller needs."""
+
+_OWN = (LEASE_LABEL, REQUEST_LABEL, CLUSTER_LABEL)
 
 
 class Ask(NamedTuple):
@@ -39,6 +42,7 @@ def encode_ask(ask: Ask) -> str:
         ],
         "policy": request.policy,
         "namespace": request.namespace,
+        "cluster": request.cluster,
         "labels": ask.labels,
     }
     return json.dumps(body, separators=(",", ":"))
@@ -61,10 +65,11 @@ def decode_ask(text: str) -> Ask:
         ),
         policy=body["policy"],
         namespace=body["namespace"],
+        cluster=body["cluster"],
     )
     return Ask(request, tuple((key, value) for key, value in body["labels"]))
 
 
 def own_labels(labels: Mapping[str, str]) -> Labels:
     """The labels that the user gave."""
-    return tuple(sorted((key, value) for key, value in labels.items() if key not in (LEASE_LABEL, REQUEST_LABEL)))
+    return tuple(sorted((key, value) for key, value in labels.items() if key not in _OWN))

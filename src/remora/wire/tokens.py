@@ -1,7 +1,8 @@
 """Token names, spelled here and nowhere else: custom resources that say where work may run.
 
 A *class* token stands on every node that a class admits; whatever belongs to the class takes the smallest amount of it
-that Ray can count. A *lease* token stands on the one node that the kernel chose for one actor or task.
+that Ray can count. A *lease* token stands on the one node that the kernel chose for one actor or task. A *share* token
+stands wherever a virtual cluster has a share of a node; its work takes as much of it as it takes of the resource itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from remora.model.resources import TOKEN_PREFIX, UNIT
 
 _CLASS = f"{TOKEN_PREFIX}class/"
 _LEASE = f"{TOKEN_PREFIX}lease/"
+_SHARE = f"{TOKEN_PREFIX}vc/"
 _IN_GROUP = "_group_"
+
+CLUSTER_LABEL = "remora.io/cluster"
+"""No token, but its companion: a label of an actor in GCS that names the virtual cluster that it runs in."""
 
 OFFERED = 1000.0
 """How much of a class token a node offers: enough for ten million at once."""
@@ -35,6 +40,19 @@ def lease_token(slot: str) -> str:
 def slot_of_token(name: str) -> str | None:
     """The slot that a resource name stands for, or None when it is not a lease token."""
     return name.removeprefix(_LEASE) if name.startswith(_LEASE) and _IN_GROUP not in name else None
+
+
+def share_token(owner: str, resource: str) -> str:
+    """``owner`` is the id of a virtual cluster; or of a class in it, for the part of the cluster that the class selects."""
+    return f"{_SHARE}{owner}/{resource}"
+
+
+def share_of_token(name: str) -> tuple[str, str] | None:
+    """The owner and the resource that a name stands for, or None when it is not a share token."""
+    if not name.startswith(_SHARE) or _IN_GROUP in name:
+        return None
+    owner, _, resource = name.removeprefix(_SHARE).partition("/")
+    return owner, resource
 
 
 def is_token(name: str) -> bool:

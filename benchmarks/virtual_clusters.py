@@ -1,0 +1,154 @@
+"""Virtual clusters next to stock Ray: one run on one cluster, ratios printed.
+
+    python benchmarks/virtual_clusters.py              about two minutes
+
+Tasks per second in a virtual cluster of all CPUs, next to stock. Making and ending a gang of two nodes, next to the same as a
+placement group: one after the other, and with many in flight. And how soon the first task of an empty cluster starts, and the
+whole cluster is as large as its maximum, where its parent has room.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+from ray.util import placement_group, remove_placement_group
+
+import remora
+from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
+
+BATCH = 300
+GANGS = 40
+CPUS = 4
+
+GANG = VirtualCluster(
+    fixed_size_nodes=[FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")]
+)
+
+
+def per_second(task: Any) -> float:
+    began = time.perf_counter()
+    ray.get([task.remote() for _ in range(BATCH)])
+    return BATCH / (time.perf_counter() - began)
+
+
+def groups_one_by_one() -> float:
+    began = time.perf_counter()
+    for _ in range(GANGS):
+        group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+        ray.get(group.ready())
+        remove_placement_group(group)
+    return GANGS / (time.perf_counter() - began)
+
+
+def clusters_one_by_one() -> float:
+    began = time.perf_counter()
+    for _ in range(GANGS):
+        with VirtualCluster(fixed_size_nodes=GANG.fixed_size_nodes):
+            pass
+    return GANGS / (time.perf_counter() - began)
+
+
+def groups_in_flight() -> float:
+    """Two fit at once: the next is asked for before the last is removed."""
+    began = time.perf_counter()
+    last = None
+    for _ in range(GANGS):
+        group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+        group.wait(30)
+        if last is not None:
+            remove_placement_group(last)
+        last = group
+    remove_placement_group(last)
+    return GANGS / (time.perf_counter() - began)
+
+
+def clusters_in_flight(controller: Any, job_id: str) -> float:
+    began = time.perf_counter()
+    text = json.dumps(GANG.to_dict())
+    last = None
+    for _ in range(GANGS):
+        made = controller.create_cluster.remote(text, None, job_id, 0, [], 5.0)
+        if last is not None:
+            controller.close_cluster.remote(last, True, False)
+        look = ray.get(made)
+        while look["state"] == "QUEUED":
+            look = ray.get(controller.look_cluster.remote(look["cluster_id"]))
+        last = look["cluster_id"]
+    ray.get(controller.close_cluster.remote(last, True, False))
+    return GANGS / (time.perf_counter() - began)
+
+
+def growth(task: Any, controller: Any) -> tuple[float, float]:
+    """Milliseconds from the first submission to the first task that runs, and to the maximum."""
+    with VirtualCluster(flexible_resource_max={"CPU": CPUS}):
+        began = time.perf_counter()
+        refs = [task.remote() for _ in range(200)]
+        first = 0.0
+        while True:
+            total = ray.get(controller.shares.remote())[-1]["total"].get("CPU", 0)
+            first = first or (time.perf_counter() - began if total else 0.0)
+            if total >= CPUS:
+                break
+        full = time.perf_counter() - began
+        ray.get(refs)
+    return first * 1e3, full * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=8)
+    rounds = parser.parse_args().rounds
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    cluster.add_node(num_cpus=2)
+    remora.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+    nothing = ray.remote(lambda: None)
+    inside, stock = [], []
+    for turn in range(rounds + 1):
+        remora.detach()
+        per_second(nothing)
+        before = per_second(nothing)
+        remora.attach()
+        with VirtualCluster(flexible_resource_min={"CPU": CPUS}):
+            per_second(nothing)
+            value = per_second(nothing)
+        if turn:
+            stock.append(before)
+            inside.append(value)
+    ratio = statistics.median(mine / theirs for mine, theirs in zip(inside, stock, strict=True))
+    before, after = statistics.median(stock), statistics.median(inside)
+    print(f"tasks/s: stock {before:.0f}, in a virtual cluster {after:.0f}, ratio {ratio:.2f}")
+
+    found: dict[str, list[float]] = {}
+    controller = ray.get_actor("remora-controller", namespace="remora")
+    for _ in range(rounds):
+        remora.detach()
+        found.setdefault("groups", []).append(groups_one_by_one())
+        found.setdefault("groups in flight", []).append(groups_in_flight())
+        remora.attach()
+        found.setdefault("clusters", []).append(clusters_one_by_one())
+        job_id = ray.get_runtime_context().get_job_id()
+        found.setdefault("clusters in flight", []).append(clusters_in_flight(controller, job_id))
+    middle = {name: statistics.median(values) for name, values in found.items()}
+    for how in ("", " in flight"):
+        groups, clusters = middle[f"groups{how}"], middle[f"clusters{how}"]
+        print(
+            f"gangs of two made and ended a second{how}: placement groups {groups:.0f}, virtual clusters {clusters:.0f}, "
+            f"ratio {clusters / groups:.2f}"
+        )
+    work = ray.remote(lambda: time.sleep(0.02))
+    grown = [growth(work, controller) for _ in range(rounds)]
+    first, full = (statistics.median(values) for values in zip(*grown, strict=True))
+    print(f"growth where the parent has room: first share after {first:.0f} ms, all {CPUS} CPUs after {full:.0f} ms")
+    remora.detach()
+    ray.shutdown()
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Share tokens on the nodes: taken away first, then given, and given only where there is room by what the raylets said.
+
+Whatever was decided, and wherever a controller died over it, two sums never grow: the shares on a node beyond what the node
+has, and the shares of a cluster beyond its maximum. Only what its holders have given back for a while counts twice.
+
+A share that shrinks while its cluster lives is not taken from the node but *held*: Ray fails queued work that no node has
+enough of everything for, so the total stays what it once was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from remora.controller.clusters import Clusters, Record, Units
+from remora.controller.returned import Returned
+from remora.controller.steering import Steering, Tokens
+from remora.kernel.shares import bump
+from remora.kernel.tree import VCluster
+from remora.model.resources import UNIT, from_units
+from remora.seam.port import NodeView
+from remora.wire.classes import cluster_of_class
+from remora.wire.tokens import share_of_token, share_token
+
+Parts = Mapping[str, Units]
+
+
+class Apportion:
+    def __init__(self, clusters: Clusters, returned: Returned, steering: Steering) -> None:
+        self._clusters = clusters
+        self._returned = returned
+        self._steering = steering
+        self._highest: dict[tuple[str, str], int] = {}  # by node and token: the largest share that it stood for
+        self.settled = True
+
+    def steer(self, nodes: Mapping[str, NodeView], parts: Parts, besides: Mapping[str, Tokens]) -> None:
+        """Write the difference. ``parts`` are shares that classes select inside a cluster; ``besides`` goes along."""
+        self.settled = True
+        shares = self._clusters.tokens()
+        wanted = {node_id: dict(shares.get(node_id, {})) for node_id in nodes}
+        for cluster_id, node_id in self._returned.places():
+            for name, units in self._returned.on(cluster_id, node_id, lent=True).pairs:
+                if cluster_id in self._clusters.records and node_id in wanted:
+                    bump(wanted[node_id], share_token(cluster_id, name), units)
+        for node_id, view in nodes.items():
+            self._lower(node_id, view, wanted[node_id], shares.get(node_id, {}))
+        room = _Room(self._clusters, self._returned, nodes, {node_id: self._actual(nodes[node_id]) for node_id in nodes})
+        for node_id, view in nodes.items():
+            changes: Tokens = dict(besides.get(node_id, {}))
+            actual = self._actual(view)
+            for token, units in wanted[node_id].items():
+                key = node_id, token
+                self._highest[key] = max(self._highest.get(key, 0), shares.get(node_id, {}).get(token, 0))
+                lack = units - actual.get(token, 0)
+                given = room.take(node_id, token, lack) if lack > 0 else 0
+                if given:
+                    changes[token] = from_units(actual.get(token, 0) + given) + self._steering.held(node_id, token)
+                self.settled &= given == max(lack, 0)
+            latest = self._steering.latest(node_id, view.total)
+            for token, units in parts.get(node_id, {}).items():
+                if round(latest.get(token, 0.0) * UNIT) != units:
+                    changes[token] = from_units(units)
+            if changes:
+                self._steering.write(node_id, changes)
+
+    def _lower(self, node_id: str, view: NodeView, wanted: Units, shares: Units) -> None:
+        changes: Tokens = {}
+        actual = self._actual(view)
+        for token, units in actual.items():
+            target = wanted.get(token, 0)
+            owner = share_of_token(token)
+            record = self._clusters.records.get(owner[0]) if owner is not None else None
+            held = self._steering.held(node_id, token)
+            if record is None or record.vcluster.closing:
+                self._highest.pop((node_id, token), None)
+            else:
+                highest = self._highest.setdefault((node_id, token), units)
+                if units > target and shares.get(token, 0) + round(held * UNIT) < highest:
+                    self._keep(node_id, view, token, units, target)
+                    continue
+            if units > target:
+                changes[token] = from_units(target) + (held if record is not None else 0.0)
+        if changes:
+            self._steering.write(node_id, changes)
+            now = self._actual(view)
+            self.settled &= all(now.get(token, 0) <= wanted.get(token, 0) for token in changes)
+
+    def _keep(self, node_id: str, view: NodeView, token: str, units: int, target: int) -> None:
+        """Hold what is free of it, by the last report of what is in use."""
+        used = view.total.get(token, 0.0) - view.available.get(token, 0.0) - self._steering.held(node_id, token)
+        free = units - max(target, round(used * UNIT))
+        if free <= 0 or not self._steering.hold(node_id, {token: from_units(free)}):
+            self.settled = False
+
+    def _actual(self, view: NodeView) -> Units:
+        """The share tokens of a node, without what is held; classes' parts of a cluster stand beside, not in the sums."""
+        latest = self._steering.latest(view.node_id, view.total)
+        return {
+            token: round((amount - self._steering.held(view.node_id, token)) * UNIT)
+            for token, amount in latest.items()
+            if (owner := share_of_token(token)) is not None
+            and (cluster_of_class(owner[0]) is None or owner[0].split(".")[0] not in self._clusters.records)
+        }
+
+
+class _Room:
+    """How much more may be given: on a node, and to a cluster and each one above it."""
+
+    def __init__(
+        self, clusters: Clusters, returned: Returned, nodes: Mapping[str, NodeView], actual: Mapping[str, Units]
+    ) -> None:
+        self._clusters = clusters
+        self._on_node: dict[tuple[str, str], int] = {}
+        self._of_cluster: dict[tuple[str, str], int] = {}
+        for node_id, view in nodes.items():
+            for name, total in view.total.items():
+                self._on_node[node_id, name] = round(total * UNIT)
+            for token, units in actual[node_id].items():
+                owner, name = share_of_token(token) or ("", "")
+                self._count(node_id, owner, name, units)
+        for cluster_id, node_id in returned.places():
+            for name, units in returned.on(cluster_id, node_id).pairs:
+                self._count(node_id, cluster_id, name, -units)
+
+    def take(self, node_id: str, token: str, units: int) -> int:
+        owner, name = share_of_token(token) or ("", "")
+        most = min(units, self._on_node.get((node_id, name), 0))
+        for vcluster in self._chain(owner):
+            cap = self._clusters.cap(vcluster.cluster_id, name)
+            if cap is not None:
+                most = min(most, cap - self._of_cluster.get((vcluster.cluster_id, name), 0))
+        most = max(most, 0)
+        self._count(node_id, owner, name, most)
+        return most
+
+    def _count(self, node_id: str, owner: str, name: str, units: int) -> None:
+        self._on_node[node_id, name] = self._on_node.get((node_id, name), 0) - units
+        for vcluster in self._chain(owner):
+            key = vcluster.cluster_id, name
+            self._of_cluster[key] = self._of_cluster.get(key, 0) + units
+
+    def _chain(self, owner: str) -> Iterator[VCluster]:
+        record: Record | None = self._clusters.records.get(owner)
+        return record.vcluster.chain() if record is not None else iter(())

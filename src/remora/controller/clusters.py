@@ -1,0 +1,401 @@
+"""Virtual clusters: who owns them, what they want, and what of it is remembered.
+
+The kernel decides how shares are divided; here they are created for jobs, grow for what waits, shrink when idle and end with
+their owner. What a share is used for is observed, never told: nothing is asked on the way of a task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from remora.controller.returned import Returned
+from remora.errors import UnknownNameError
+from remora.kernel import shares
+from remora.kernel.calling_back import Place, call_back
+from remora.kernel.cycle import Scheduler
+from remora.kernel.observing import grow_for, observe_use, own_total, put_back
+from remora.kernel.reserving import leave
+from remora.kernel.tree import QUEUED, READY, VCluster, VNode
+from remora.kernel.workloads import Host
+from remora.model.requests import NodeClass, plain_term
+from remora.model.resources import EMPTY, UNIT, Resources
+from remora.model.selectors import LabelSelector
+from remora.model.taints import Tolerations
+from remora.model.virtual_clusters import VirtualCluster
+from remora.seam.port import NodeView, Port
+from remora.wire.classes import ClassSpec, choice_from, cluster_of_class
+from remora.wire.tokens import class_of_token, is_real, share_of_token, share_token
+
+Note = Callable[[str, str, str], None]
+Units = dict[str, int]
+
+CLOSED = "CLOSED"
+
+_KEY = "vc/"
+_COOL_SECONDS = 30.0
+_LINGER_SECONDS = 0.5
+
+
+class Record:
+    """One virtual cluster and whose it is. ``busy_at`` is when it last had work waiting or grew."""
+
+    __slots__ = ("busy_at", "idle_seconds", "job_id", "saved", "vcluster")
+
+    def __init__(self, vcluster: VCluster, job_id: str, idle_seconds: float, now: float) -> None:
+        self.vcluster = vcluster
+        self.job_id = job_id
+        self.idle_seconds = idle_seconds
+        self.busy_at = now
+        self.saved = b""
+
+    @property
+    def state(self) -> str:
+        return CLOSED if self.vcluster.closing else self.vcluster.state
+
+
+class Clusters:
+    def __init__(self, port: Port, scheduler: Scheduler, returned: Returned, note: Note, now: Callable[[], float]) -> None:
+        self._port = port
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
+        self._returned = returned
+        self._note = note
+        self._now = now
+        self.records: dict[str, Record] = {}
+        self._cooling: dict[str, float] = {}
+        self.called_back: dict[Place, Units] = {}
+        self._used: dict[tuple[str, str], Units] = {}  # by cluster and node: what its work holds, in the last report
+
+    # What owners ask
+
+    def create(
+        self, spec: VirtualCluster, parent_id: str | None, job_id: str, priority: int, tolerations: Tolerations, idle: float
+    ) -> Record:
+        """Reserved, or queued; raises when it can never be."""
+        parent = self.get(parent_id).vcluster if parent_id is not None else None
+        vcluster = self._scheduler.create_cluster(spec, parent, priority, tolerations, self._free_id())
+        record = self.records[vcluster.cluster_id] = Record(vcluster, job_id, idle, self._now())
+        self._note("cluster", vcluster.cluster_id, "ready" if vcluster.state == READY else f"queued: {self.why(record)}")
+        return record
+
+    def get(self, cluster_id: str) -> Record:
+        record = self.records.get(cluster_id)
+        if record is None:
+            some = ", ".join(sorted(self.records)[:3]) or "none"
+            raise UnknownNameError(f"there is no virtual cluster {cluster_id!r}: the live ones are {some}")
+        return record
+
+    def close(self, cluster_id: str, *, unused: bool) -> None:
+        """Its owner needs it no more. What it still does goes on; once that is done everything is returned."""
+        record = self.records.get(cluster_id)
+        if record is None:
+            return
+        for child in list(record.vcluster.children.values()):
+            self.close(child.cluster_id, unused=unused)
+        if record.vcluster.state == QUEUED:
+            self._remove(record, "left the queue")
+            return
+        record.vcluster.closing = True
+        record.busy_at = self._now()
+        if unused and not any(self._used_on(cluster_id, number) for number in self._numbers(record)):
+            self._remove(record, "closed")
+
+    def job_ended(self, job_id: str) -> None:
+        for record in [record for record in self.records.values() if record.job_id == job_id]:
+            if record.vcluster.cluster_id in self.records:
+                record.job_id = ""
+                self.close(record.vcluster.cluster_id, unused=True)
+
+    def want(self, spec: ClassSpec, demand: Resources, count: int) -> None:
+        """So many of this are waiting, or on their way."""
+        record = self.records.get(spec.cluster or "")
+        if record is not None and record.vcluster.state == READY:
+            record.busy_at = self._now()
+            if any(name in owed for owed in self.called_back.values() for name in demand):
+                return  # somebody waits for its minimum: nobody takes more before
+            self._grow(record, spec.choices, demand, count)
+
+    # What the cluster tells
+
+    def observe(self, views: Iterable[NodeView], held: Callable[[str, str], float]) -> None:
+        """How much of every share is in use."""
+        self._used.clear()
+        for view in views:
+            for name, total in view.total.items():
+                found = share_of_token(name)
+                if found is not None and found[0] in self.records:
+                    units = round((total - view.available.get(name, 0.0) - held(view.node_id, name)) * UNIT)
+                    if units > 0:
+                        self._used.setdefault((found[0], view.node_id), {})[found[1]] = units
+        self._returned.forget(view.node_id for view in views)
+        for record in self.records.values():
+            cluster_id = record.vcluster.cluster_id
+            if record.state == CLOSED and any(self._used_on(cluster_id, number) for number in self._numbers(record)):
+                record.busy_at = self._now()
+            for number in self._numbers(record):
+                observe_use(record.vcluster, number, self.running(cluster_id, self._node_id(number)))
+
+    def places(self) -> list[tuple[str, str]]:
+        """Where any work of a virtual cluster runs."""
+        return list(self._used)
+
+    def running(self, cluster_id: str, node_id: str) -> Units:
+        """What its work uses of a node, without what waits in ``ray.get``."""
+        used = self._used.get((cluster_id, node_id))
+        if not used:
+            return {}
+        back = self._returned.on(cluster_id, node_id)
+        return {name: max(units - back.get(name, 0), 0) for name, units in used.items()}
+
+    def taken(self, node_id: str) -> tuple[Resources, Resources]:
+        """What virtual clusters have of a node, used or not; and what of it their work uses."""
+        number = self._cluster.nodes.by_id[node_id].number if node_id in self._cluster.nodes.by_id else -1
+        taken, used = EMPTY, EMPTY
+        for record in self.records.values():
+            if record.vcluster.parent is None:
+                share, running = self._subtree(record.vcluster, number, node_id)
+                taken += Resources({name: max(share.get(name, 0), running.get(name, 0)) for name in {*share, *running}})
+                used += running
+        return taken, used
+
+    def tend(self, waiting: Iterable[tuple[ClassSpec, Resources, int]], loose: dict[int, Units]) -> None:
+        """Grow for what waits, return what is idle, let go of what is done. ``loose`` is what work in no virtual cluster uses,
+        by node."""
+        self._call_back(loose)
+        for spec, demand, count in waiting:
+            self.want(spec, demand, count)
+        self._grow_for_starters()
+        for record in list(self.records.values()):
+            idle_for = self._now() - record.busy_at
+            if record.state == CLOSED:
+                self._finish(record, idle_for)
+            elif record.state == READY and idle_for > (0.0 if self.called_back else record.idle_seconds):
+                shares.trim(self._cluster, record.vcluster)
+        if self.called_back:
+            self._scheduler.settle()
+
+    def allowed(self, cluster_id: str, node_id: str) -> Units:
+        """What a cluster's own work may use of a node, once what is called back is gone."""
+        number = self._cluster.nodes.by_id[node_id].number
+        less = self.called_back.get((cluster_id, number), {})
+        return {name: units - less.get(name, 0) for name, units in self.share(cluster_id, node_id).items()}
+
+    # What steering needs
+
+    def tokens(self) -> dict[str, Units]:
+        """For each node, how much of each share token its clusters' own work may take."""
+        wanted: dict[str, Units] = {}
+        for record in self.records.values():
+            cluster_id = record.vcluster.cluster_id
+            for vnode in record.vcluster.vnodes():
+                tokens = wanted.setdefault(self._node_id(vnode.node), {})
+                for name in vnode.total:
+                    shares.bump(tokens, share_token(cluster_id, name), own_total(vnode, name))
+        return wanted
+
+    def part(self, spec: ClassSpec, admits: Callable[[VNode], bool]) -> dict[str, Units]:
+        """For each node, what the virtual nodes that a class selects have together."""
+        wanted: dict[str, Units] = {}
+        record = self.records.get(spec.cluster or "")
+        for vnode in record.vcluster.vnodes() if record is not None else ():
+            if vnode.fixed and admits(vnode):
+                tokens = wanted.setdefault(self._node_id(vnode.node), {})
+                for name in vnode.total:
+                    shares.bump(tokens, share_token(spec.class_id, name), own_total(vnode, name))
+        return wanted
+
+    def cap(self, cluster_id: str, name: str) -> int | None:
+        """The most that a cluster and all below it may have of a resource, over all nodes."""
+        vcluster = self.records[cluster_id].vcluster
+        limit = vcluster.spec.limit(name)
+        if limit is None:
+            return None
+        fixed = sum(vnode.total.get(name, 0) for vnode in vcluster.fixed if vnode is not None)
+        # A minimum was reserved, and a cluster that closes keeps what it uses.
+        return fixed + max(limit, vcluster.flex_total.get(name, 0))
+
+    def share(self, cluster_id: str, node_id: str) -> Units:
+        """What a cluster's own work may use of a node."""
+        number = self._cluster.nodes.by_id[node_id].number
+        own: Units = {}
+        for vnode in self.records[cluster_id].vcluster.vnodes():
+            if vnode.node == number:
+                for name in vnode.total:
+                    shares.bump(own, name, own_total(vnode, name))
+        return own
+
+    # Memory
+
+    def save(self) -> None:
+        """Before any token is raised: what was promised is known to whoever comes after us."""
+        for cluster_id, record in self.records.items():
+            data = self._encode(record)
+            if data != record.saved:
+                self._port.put(_KEY + cluster_id, data)
+                record.saved = data
+
+    def remember(self) -> None:
+        """What a controller before us had given."""
+        found = [(key.removeprefix(_KEY), json.loads(self._port.get(key) or b"{}")) for key in self._port.keys(_KEY)]
+        for cluster_id, body in sorted(found, key=lambda pair: pair[1].get("order", 0)):
+            if not body:
+                continue
+            parent = self.records[body["parent"]].vcluster if body["parent"] in self.records else None
+            tolerations = choice_from([], body["tolerations"], [], None).tolerations
+            spec = VirtualCluster.parse(body["spec"])
+            order = self._scheduler.next_order()
+            vcluster = VCluster(cluster_id, spec, parent, body["priority"], order, tolerations)
+            vcluster.state, vcluster.closing = body["state"], body["closing"]
+            self._cluster.tree.add(vcluster)
+            self._cluster.tree.made += 1
+            if vcluster.state == QUEUED:
+                self._scheduler.queue.append(vcluster)
+            record = self.records[cluster_id] = Record(vcluster, body["job"], body["idle"], self._now())
+            record.saved = self._port.get(_KEY + cluster_id) or b""
+            for slot, node_id, source, total in body["vnodes"]:
+                node = self._cluster.nodes.by_id.get(node_id)
+                if node is not None:
+                    above = parent.fixed[source] if parent is not None and source is not None else None
+                    put_back(self._cluster, vcluster, slot, Host(parent, node.number, above), total)
+        self._scheduler.mend()
+
+    def why(self, record: Record) -> str:
+        return self._scheduler.explain(record.vcluster).reason if record.state == QUEUED else ""
+
+    def position(self, record: Record) -> int:
+        """Its place in the queue of those with the same parent; 0 when it does not wait."""
+        rivals = [queued for queued in self._scheduler.queue if queued.parent is record.vcluster.parent]
+        return rivals.index(record.vcluster) + 1 if record.vcluster in rivals else 0
+
+    # The rest
+
+    def _call_back(self, loose: dict[int, Units]) -> None:
+        """For the first in the queue that would be helped by it."""
+        asked = (call_back(self._cluster, vcluster, loose) for vcluster in self._scheduler.queue)
+        found = next((each for each in asked if each is not None), {})
+        for cluster_id, number in found.keys() - self.called_back.keys():
+            what = f"{cluster_id or 'work in no virtual cluster'} on {self._node_id(number)[:12]}"
+            self._note("cluster", cluster_id or "", f"{what} starts nothing new: a minimum is owed to somebody else")
+        self.called_back = found
+
+    def _grow_for_starters(self) -> None:
+        """Work that stands in front of a full node has its place there already, and needs the share."""
+        for cluster_id, node_id in self._returned.places():
+            record = self.records.get(cluster_id)
+            if record is None or self.called_back:
+                continue
+            here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), node_id)
+            for _, amounts in self._returned.starters(cluster_id, node_id):
+                self._grow(record, (here,), amounts, 1)
+
+    def _grow(self, record: Record, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> None:
+        before = record.vcluster.flex_total.copy()
+        grow_for(self._cluster, record.vcluster, choices, demand, count)
+        if record.vcluster.flex_total != before:
+            self._note("cluster", record.vcluster.cluster_id, f"grew to {Resources(record.vcluster.flex_total)!r}")
+
+    def _finish(self, record: Record, idle_for: float) -> None:
+        """A closed one gives back each node on which nothing of it runs any more."""
+        vcluster = record.vcluster
+        done = not record.job_id
+        if idle_for < _LINGER_SECONDS and not done:
+            return
+        for number in list(self._numbers(record)):
+            if not self._used_on(vcluster.cluster_id, number):
+                leave(self._cluster, vcluster, number)
+        if not any(vcluster.vnodes()):
+            # Work that was waiting for something else may still come: it gets what it needs, and nothing is kept for it.
+            vcluster.spec, vcluster.fixed = vcluster.spec.relaxed(), []
+        if not any(vcluster.vnodes()) and not vcluster.children and (done or idle_for > _COOL_SECONDS):
+            self._remove(record, "gone")
+
+    def _remove(self, record: Record, what: str) -> None:
+        cluster_id = record.vcluster.cluster_id
+        self._scheduler.destroy_cluster(record.vcluster)
+        del self.records[cluster_id]
+        self._port.put(_KEY + cluster_id, None)
+        self._cooling[cluster_id] = self._now() + _COOL_SECONDS
+        self._note("cluster", cluster_id, what)
+
+    def _free_id(self) -> str:
+        """Names are used again, after a while: Ray never forgets a kind of task, and each name makes new kinds."""
+        for cluster_id in [each for each, until in self._cooling.items() if until < self._now()]:
+            del self._cooling[cluster_id]
+        number = 1
+        while f"vc{number}" in self.records or f"vc{number}" in self._cooling:
+            number += 1
+        return f"vc{number}"
+
+    def reserved(self, vcluster: VCluster) -> None:
+        """One that waited, or had lost nodes, has its minimum."""
+        if vcluster.cluster_id in self.records:
+            self._note("cluster", vcluster.cluster_id, "its minimum is reserved")
+
+    def _subtree(self, vcluster: VCluster, number: int, node_id: str) -> tuple[Units, Resources]:
+        """The share of a cluster on a node, and what it and all below it use there."""
+        share: Units = {}
+        for vnode in vcluster.vnodes():
+            if vnode.node == number:
+                for name, units in vnode.total.items():
+                    shares.bump(share, name, units)
+        running = Resources(self.running(vcluster.cluster_id, node_id))
+        for child in vcluster.children.values():
+            running += self._subtree(child, number, node_id)[1]
+        return share, running
+
+    def _used_on(self, cluster_id: str, number: int) -> bool:
+        return bool(self._used.get((cluster_id, self._node_id(number))))
+
+    def _numbers(self, record: Record) -> set[int]:
+        return {vnode.node for vnode in record.vcluster.vnodes()}
+
+    def _node_id(self, number: int) -> str:
+        return self._cluster.nodes.at(number).node_id
+
+    def _encode(self, record: Record) -> bytes:
+        vcluster = record.vcluster
+        parent = vcluster.parent
+        body: Mapping[str, Any] = {
+            "spec": vcluster.spec.to_dict(),
+            "parent": parent.cluster_id if parent is not None else None,
+            "job": record.job_id,
+            "priority": vcluster.priority,
+            "order": vcluster.order,
+            "idle": record.idle_seconds,
+            "state": vcluster.state,
+            "closing": vcluster.closing,
+            "tolerations": [plain_term(term) for term in vcluster.tolerations.terms],
+            "vnodes": [
+                [_slot(vnode), self._node_id(vnode.node), _source(vnode), dict(sorted(vnode.total.items()))]
+                for vnode in vcluster.vnodes()
+            ],
+        }
+        return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _slot(vnode: VNode) -> int | None:
+    return vnode.cluster.fixed.index(vnode) if vnode.fixed else None
+
+
+def _source(vnode: VNode) -> int | None:
+    """Which of the parent's fixed-size nodes it lies on."""
+    return _slot(vnode.host.fixed) if vnode.host.fixed is not None else None
+
+
+def waiting_in_clusters(
+    demands: Iterable[tuple[Mapping[str, float], int]], classes: Mapping[str, ClassSpec]
+) -> list[tuple[ClassSpec, Resources, int]]:
+    """Of everything that waits, what waits for a share."""
+    return [
+        (classes[class_id], real, count)
+        for shape, count in demands
+        for class_id, real in [_class_and_real(shape)]
+        if class_id in classes and cluster_of_class(class_id) is not None
+    ]
+
+
+def _class_and_real(shape: Mapping[str, float]) -> tuple[str, Resources]:
+    class_id = next((found for name in shape if (found := class_of_token(name)) is not None), "")
+    return class_id, Resources({name: round(amount * UNIT) for name, amount in shape.items() if is_real(name)})

@@ -1,0 +1,281 @@
+"""Virtual clusters in a round of the controller: what they have of each node, who may start, and the tokens that say so."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from remora.controller.apportion import Apportion
+from remora.controller.clusters import CLOSED, Clusters, Record, Units, waiting_in_clusters
+from remora.controller.returned import Returned
+from remora.controller.roster import Roster
+from remora.controller.steering import Note, Steering, Tokens
+from remora.kernel import shares
+from remora.kernel.classes import offered
+from remora.kernel.confined import untainted
+from remora.kernel.cycle import Scheduler
+from remora.kernel.groups import attempt
+from remora.kernel.nodesets import collect, members
+from remora.kernel.tree import READY, VNode
+from remora.kernel.virtual_labels import admits, asks_labels, labels_of
+from remora.kernel.workloads import Group
+from remora.model.resources import Resources
+from remora.model.taints import Tolerations
+from remora.model.virtual_clusters import VirtualCluster
+from remora.seam.port import Demand, NodeView, Port
+from remora.wire.classes import ClassSpec
+from remora.wire.fences import ROOT
+from remora.wire.tokens import OFFERED, class_token, share_of_token
+
+
+class Sharing:
+    def __init__(
+        self, port: Port, scheduler: Scheduler, steering: Steering, roster: Roster, note: Note, now: Callable[[], float]
+    ) -> None:
+        self._cluster = scheduler.cluster
+        self._steering = steering
+        self._roster = roster
+        self._now = now
+        self.returned = Returned(now)
+        self.clusters = Clusters(port, scheduler, self.returned, note, now)
+        self.apportion = Apportion(self.clusters, self.returned, steering)
+        self.nodes: Mapping[str, NodeView] = {}
+        self.loose: dict[int, Units] = {}
+        self._seen: dict[str, set[str]] = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is about to change by itself."""
+        queued = any(self.clusters.called_back)
+        closing = any(record.state == CLOSED for record in self.clusters.records.values())
+        return self.apportion.settled and not queued and not closing and not any(self._steering.full.values())
+
+    # What owners and workers say
+
+    def create(
+        self, spec: VirtualCluster, parent_id: str | None, job_id: str, priority: int, tolerations: Tolerations, idle: float
+    ) -> dict[str, Any]:
+        record = self.clusters.create(spec, parent_id, job_id, priority, tolerations, idle)
+        self.steer()
+        return self.look(record.vcluster.cluster_id)
+
+    def look(self, cluster_id: str) -> dict[str, Any]:
+        """Its state; while it waits its place in the queue, and why."""
+        record = self.clusters.get(cluster_id)
+        where = {"position": self.clusters.position(record), "reason": self.clusters.why(record)}
+        return {"cluster_id": cluster_id, "state": record.state, **where}
+
+    def close(self, cluster_id: str, *, unused: bool) -> None:
+        self.clusters.close(cluster_id, unused=unused)
+        self.steer()
+
+    def job_ended(self, job_id: str) -> None:
+        self.clusters.job_ended(job_id)
+
+    def want(self, spec: ClassSpec, demand: Resources, count: int) -> None:
+        self.clusters.want(spec, demand, count)
+        self.steer()
+
+    def wait(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
+        """A worker waits in ``ray.get``: others may use its share."""
+        self.returned.give(worker_id, cluster_id, node_id, amounts)
+        self.steer()
+
+    def go_on(self, worker_id: str) -> None:
+        """It has what it waited for. It uses its share at once, whoever else does."""
+        if self.returned.take(worker_id):
+            self.steer()
+
+    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
+        """Something wants to start on a node where its cluster is full: it stands in line, without its share."""
+        if not self.returned.waits(worker_id):
+            self.returned.give(worker_id, cluster_id, node_id, amounts, starting=True)
+
+    # In a round
+
+    def observe(self, nodes: Mapping[str, NodeView]) -> None:
+        self.nodes = nodes
+        self.clusters.observe(nodes.values(), self._steering.held)
+
+    def free(self, view: NodeView, total: Resources, available: Resources) -> Resources:
+        """What of a node is in no virtual cluster and not in use; what work outside of them uses is kept in mind."""
+        taken, used = self.clusters.taken(view.node_id)
+        number = self._cluster.nodes.by_id[view.node_id].number
+        loose = {name: max(total[name] - available.get(name, 0) - used.get(name, 0), 0) for name in total}
+        self.loose[number] = {name: units for name, units in loose.items() if units}
+        return Resources({name: total[name] - taken.get(name, 0) - loose[name] for name in total})
+
+    def place_group(self, group: Group, option: int) -> bool:
+        """Make room for a placement group in its cluster, if there can be; Ray does not look again at one that has none."""
+        space = self.clusters.get(group.request.cluster or "").vcluster
+        hosts = attempt(self._cluster, space, group, option, [None] * len(group.request.options[option])).place()
+        if hosts is None:
+            return False
+        bundles = group.request.options[option]
+        for bundle, host in zip(bundles, hosts, strict=True):
+            shares.take(self._cluster, host, bundle.resources.pairs, [])
+        for bundle, host in zip(bundles, hosts, strict=True):
+            shares.give(self._cluster, host, bundle.resources.pairs)
+        self.clusters.get(space.cluster_id).busy_at = self._now()
+        return True
+
+    def tend(self, demands: Iterable[Demand], classes: Mapping[str, ClassSpec]) -> None:
+        """After everything was observed and placed."""
+        self.loose = {number: used for number, used in self.loose.items() if self._cluster.nodes.alive >> number & 1}
+        shapes = [(shape, demand.count) for demand in demands for shape in demand.shapes]
+        self.clusters.tend(waiting_in_clusters(shapes, classes), self.loose)
+        self._admit()
+
+    def steer(self) -> None:
+        """The tokens of what was decided."""
+        self.clusters.save()
+        self._drop_classes()
+        besides: dict[str, Tokens] = {}
+        parts: dict[str, Units] = {}
+        latest = {node_id: self._steering.latest(node_id, view.total) for node_id, view in self.nodes.items()}
+        for class_id, spec in self._roster.offered.items():
+            if spec.cluster is None:
+                continue
+            token = class_token(class_id)
+            for node_id in self.offered(spec):
+                if node_id in latest and token not in latest[node_id]:
+                    besides.setdefault(node_id, {})[token] = OFFERED
+            if any(asks_labels(choice) for choice in spec.choices):
+                for node_id, units in self.clusters.part(spec, functools.partial(self._selects, spec)).items():
+                    parts.setdefault(node_id, {}).update(units)
+        self.apportion.steer(self.nodes, parts, besides)
+
+    def offered(self, spec: ClassSpec) -> list[str]:
+        """The nodes that a class of a virtual cluster is offered on. Where the cluster has been it stays welcome: without a
+        share nothing of size starts there, and taking a class away is costly."""
+        record = self.clusters.records.get(spec.cluster or "")
+        if record is None:
+            return []
+        nodes = [
+            self._node_id(number) for number in members(offered(self._cluster, spec.choices, spec.demand, record.vcluster))
+        ]
+        seen = self._seen.setdefault(spec.class_id, set())
+        seen.update(nodes if any(record.vcluster.vnodes()) else ())
+        still = collect(self._cluster.nodes.by_id[each].number for each in seen if each in self._cluster.nodes.by_id)
+        welcome = still & untainted(self._cluster, spec.choices[0])
+        return list(dict.fromkeys([*nodes, *(self._node_id(number) for number in members(welcome))]))
+
+    def tokens(self) -> frozenset[str]:
+        """The share tokens of living clusters that are held somewhere."""
+        owned = ((name, share_of_token(name)) for name in self._steering.held_names())
+        return frozenset(name for name, owner in owned if owner is not None and owner[0] in self.clusters.records)
+
+    def tree(self) -> list[dict[str, Any]]:
+        """Every virtual cluster, parents first."""
+        return [self.describe(record) for record in self.clusters.records.values()]
+
+    def describe(self, record: Record) -> dict[str, Any]:
+        vcluster = record.vcluster
+        parent = vcluster.parent
+        total: Units = {}
+        used: Units = {}
+        nodes = []
+        for vnode in vcluster.vnodes():
+            labels = labels_of(self._cluster, vnode)
+            above = vnode.host.fixed or (parent.flex.get(vnode.node) if parent is not None else None)
+            nodes.append(
+                {
+                    "vnode_id": vnode.vnode_id,
+                    "node_id": self._node_id(vnode.node),
+                    "parent": above.vnode_id if above is not None else self._node_id(vnode.node),
+                    "fixed": vnode.fixed,
+                    "labels": labels,
+                    "total": Resources(vnode.total).to_dict(),
+                    "used": Resources(vnode.used).to_dict(),
+                }
+            )
+            for name in vnode.total:
+                total[name] = total.get(name, 0) + vnode.total[name]
+                used[name] = used.get(name, 0) + vnode.used.get(name, 0)
+        limits = {name: self.clusters.cap(vcluster.cluster_id, name) for name in total}
+        limits |= {name: self.clusters.cap(vcluster.cluster_id, name) for name in vcluster.spec.flexible_resource_max or ()}
+        return {
+            "cluster_id": vcluster.cluster_id,
+            "parent": parent.cluster_id if parent is not None else None,
+            "job_id": record.job_id,
+            "state": record.state,
+            "priority": vcluster.priority,
+            "spec": vcluster.spec.to_dict(),
+            "min": vcluster.minimum().to_dict(),
+            "total": Resources(total).to_dict(),
+            "used": Resources(used).to_dict(),
+            "max": Resources({name: units for name, units in limits.items() if units is not None}).to_dict(),
+            "position": self.clusters.position(record),
+            "reason": self.clusters.why(record),
+            "nodes": nodes,
+        }
+
+    # The rest
+
+    def _admit(self) -> None:
+        """Which clusters are full where, and who of those that wait there may start now."""
+        for node_id, view in self.nodes.items():
+            if node_id not in self._cluster.nodes.by_id:
+                continue
+            full = {
+                cluster_id
+                for cluster_id, where in self.clusters.places()
+                if where == node_id
+                and _beyond(self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id))
+            }
+            if _beyond(*self._outside(view)):
+                full.add(ROOT)
+            self._steering.full[node_id] = frozenset(full)
+        for cluster_id, node_id in self.returned.places():
+            starters = self.returned.starters(cluster_id, node_id)
+            if starters and node_id in self.nodes:
+                self._let_in(cluster_id, node_id, starters)
+
+    def _let_in(self, cluster_id: str, node_id: str, starters: list[tuple[str, Resources]]) -> None:
+        if cluster_id == ROOT:
+            running, allowed = self._outside(self.nodes[node_id])
+        elif cluster_id in self.clusters.records:
+            running, allowed = self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id)
+        else:
+            running, allowed = {}, dict(starters[0][1])  # it is gone: nothing holds them up
+        for worker_id, amounts in starters:
+            if any(running.get(name, 0) + units > allowed.get(name, 0) for name, units in amounts.pairs):
+                break
+            running = {name: running.get(name, 0) + amounts.get(name, 0) for name in {*running, *amounts}}
+            self.returned.take(worker_id)
+
+    def _outside(self, view: NodeView) -> tuple[Units, Units]:
+        """What work in no virtual cluster uses of a node, and what it may."""
+        node = self._cluster.nodes.by_id[view.node_id]
+        taken = self.clusters.taken(view.node_id)[0]
+        less = self.clusters.called_back.get((None, node.number), {})
+        if not taken and not less:
+            return {}, {}
+        allowed = {name: units - taken.get(name, 0) - less.get(name, 0) for name, units in node.total.items()}
+        return self.loose.get(node.number, {}), allowed
+
+    def _selects(self, spec: ClassSpec, vnode: VNode) -> bool:
+        return any(admits(choice, labels_of(self._cluster, vnode)) for choice in spec.choices)
+
+    def _drop_classes(self) -> None:
+        """The classes of a cluster that is gone are nobody's."""
+        gone = [
+            class_id
+            for class_id, spec in self._roster.offered.items()
+            if spec.cluster is not None and spec.cluster not in self.clusters.records
+        ]
+        for class_id in gone:
+            self._roster.drop(class_id)
+            self._seen.pop(class_id, None)
+
+    def _node_id(self, number: int) -> str:
+        return self._cluster.nodes.at(number).node_id
+
+
+def _beyond(used: Units, allowed: Units) -> bool:
+    return any(units > allowed.get(name, 0) for name, units in used.items())
+
+
+def is_ready(look: Mapping[str, Any]) -> bool:
+    return bool(look["state"] == READY)

@@ -1,0 +1,110 @@
+"""A worker that waits for others gives its share of a virtual cluster back for as long, as Ray gives its CPU back.
+
+Waits that end within a moment are not told. While a longer one lasts it is told again and again: then a controller that was
+restarted knows of it, and one whose worker has died forgets it.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError
+
+from remora.wire.fences import RENEW_SECONDS
+from remora.wire.tokens import share_of_token
+
+_MOMENT_SECONDS = 0.01
+
+
+def around_get(stock: Any, controller: Callable[[], Any]) -> Any:
+    """``Worker.get_objects`` that says how long it waits."""
+
+    @functools.wraps(stock)
+    def get_objects(worker: Any, object_refs: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        held = _held(worker)
+        if not held or timeout == 0:
+            return stock(worker, object_refs, timeout, **kwargs)
+        until = None if timeout is None or timeout < 0 else time.monotonic() + timeout
+        waiting = _Waiting(worker, held, controller)
+        try:
+            while True:
+                part = waiting.next_seconds(until)
+                try:
+                    return stock(worker, object_refs, part, **kwargs)
+                except GetTimeoutError:
+                    if until is not None and time.monotonic() >= until:
+                        raise
+                    waiting.tell()
+        finally:
+            waiting.end()
+
+    return get_objects
+
+
+def around_wait(stock: Any, controller: Callable[[], Any]) -> Any:
+    """``ray.wait`` that says how long it waits."""
+
+    @functools.wraps(stock)
+    def wait(ray_waitables: Any, *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True) -> Any:
+        worker = ray._private.worker.global_worker
+        held = _held(worker)
+        if not held or timeout == 0:
+            return stock(ray_waitables, num_returns=num_returns, timeout=timeout, fetch_local=fetch_local)
+        until = None if timeout is None else time.monotonic() + timeout
+        waiting = _Waiting(worker, held, controller)
+        try:
+            while True:
+                part = waiting.next_seconds(until)
+                ready, rest = stock(ray_waitables, num_returns=num_returns, timeout=part, fetch_local=fetch_local)
+                if len(ready) >= num_returns or (until is not None and time.monotonic() >= until):
+                    return ready, rest
+                waiting.tell()
+        finally:
+            waiting.end()
+
+    return wait
+
+
+class _Waiting:
+    def __init__(self, worker: Any, held: tuple[str, dict[str, float]], controller: Callable[[], Any]) -> None:
+        self._worker_id = worker.worker_id.hex()
+        self._node_id = ray.get_runtime_context().get_node_id()
+        self._held = held
+        self._controller = controller
+        self._told = False
+
+    def next_seconds(self, until: float | None) -> float:
+        part = RENEW_SECONDS if self._told else _MOMENT_SECONDS
+        return part if until is None else max(min(part, until - time.monotonic()), 0)
+
+    def tell(self) -> None:
+        self._told = True
+        cluster_id, amounts = self._held
+        self._controller().wait_in.remote(self._worker_id, cluster_id, self._node_id, amounts)
+
+    def end(self) -> None:
+        if self._told:
+            self._controller().go_on.remote(self._worker_id)
+
+
+def _held(worker: Any) -> tuple[str, dict[str, float]] | None:
+    """The share of CPUs that this process holds, which is what Ray gives back while it waits."""
+    if worker.mode != ray.WORKER_MODE:
+        return None
+    return held_share(worker)
+
+
+def held_share(worker: Any, *, cpus_only: bool = True) -> tuple[str, dict[str, float]] | None:
+    """The virtual cluster whose share this process holds, and how much."""
+    found: dict[str, float] = {}
+    cluster_id = ""
+    for name, instances in worker.core_worker.resource_ids().items():
+        owner = share_of_token(name)
+        if owner is not None and "." not in owner[0] and (owner[1] == "CPU" or not cpus_only):
+            cluster_id = owner[0]
+            found[owner[1]] = sum(amount for _, amount in instances)
+    return (cluster_id, found) if found else None

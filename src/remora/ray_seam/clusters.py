@@ -1,0 +1,190 @@
+"""The virtual cluster that this process is in: the job's own, the task's or the actor's, and those entered with ``with``.
+
+A task is told by a hidden argument, an actor by a label of its own in GCS, asked for when it first matters. Threads that have
+entered none are in the one that the main thread has entered: libraries start threads of their own.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import json
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from remora.errors import InvalidVirtualClusterError
+from remora.model.requests import plain_term
+from remora.model.virtual_clusters import VNODE_LABEL, VirtualCluster
+from remora.ray_seam.ray_port import RayPort
+from remora.ray_seam.within import base
+from remora.wire.classes import ClassSpec
+from remora.wire.tokens import CLUSTER_LABEL, share_token
+
+_POLL_SECONDS = 0.2
+_TELL_SECONDS = 2.0
+
+_log = logging.getLogger("remora")
+
+
+class VirtualClusterTimeoutError(TimeoutError):
+    """The minimum of a virtual cluster was not reserved in time; its place in the queue is given back."""
+
+
+@dataclass
+class Scope:
+    """One that was entered here. ``used`` when anything was submitted in it."""
+
+    cluster_id: str
+    cancel: bool
+    used: bool = False
+    token: Any = None
+    refs: list[Any] = field(default_factory=list)
+
+
+_entered: contextvars.ContextVar[tuple[Scope, ...]] = contextvars.ContextVar("remora_clusters", default=())
+_ambient: list[Scope] = []
+_open: dict[int, Scope] = {}
+
+
+def current() -> str | None:
+    """The id of the virtual cluster that work submitted now belongs to; None is the whole cluster."""
+    scopes = _entered.get() or _ambient
+    if scopes:
+        scopes[-1].used = True
+        return scopes[-1].cluster_id
+    if not base:
+        base.append(_of_this_actor())
+    return base[0]
+
+
+def peek() -> str | None:
+    """The same, for somebody who only looks."""
+    scopes = _entered.get() or _ambient
+    return scopes[-1].cluster_id if scopes else current()
+
+
+def forget() -> None:
+    """The process is detached."""
+    base.clear()
+    _ambient.clear()
+    _entered.set(())
+
+
+def enter(spec: VirtualCluster) -> VirtualCluster:
+    """``with VirtualCluster(...)``: inside, everything is submitted there."""
+    if id(spec) in _open:
+        raise InvalidVirtualClusterError(
+            f"{spec!r} is in use already: a VirtualCluster that was entered is one cluster until its `with` ends; make another "
+            "VirtualCluster(...) with the same arguments"
+        )
+    scope = Scope(open_cluster(spec, current()), spec.cancel)
+    _open[id(spec)] = scope
+    scope.token = _entered.set((*_entered.get(), scope))
+    if threading.current_thread() is threading.main_thread():
+        _ambient.append(scope)
+    return spec
+
+
+def leave(spec: VirtualCluster) -> None:
+    scope = _open.pop(id(spec))
+    _entered.set(tuple(each for each in _entered.get() if each is not scope))
+    if scope in _ambient:
+        _ambient.remove(scope)
+    _controller().close_cluster.remote(scope.cluster_id, not scope.used, scope.cancel)
+
+
+def open_cluster(spec: VirtualCluster, parent: str | None) -> str:
+    """Its id, once its minimum is reserved. Says what it waits for; whoever stops waiting gives the place back."""
+    context = ray.get_runtime_context()
+    tolerations = [plain_term(term) for term in _tolerations().terms]
+    controller = _controller()
+    asked = (json.dumps(spec.to_dict()), parent, context.get_job_id(), spec.priority, tolerations, spec.idle_seconds)
+    look = _ask(controller.create_cluster.remote(*asked))
+    cluster_id: str = look["cluster_id"]
+    began = told_at = time.monotonic()
+    told = ""
+    try:
+        while look["state"] == "QUEUED":
+            now = time.monotonic()
+            if spec.timeout is not None and now - began > spec.timeout:
+                raise VirtualClusterTimeoutError(
+                    f"{spec!r} was not reserved within {spec.timeout:g} s: {look['reason']}. It has left the queue"
+                )
+            if look["reason"] != told and (now - told_at > _TELL_SECONDS or not told) and now - began > 1:
+                told, told_at = look["reason"], now
+                _log.warning("virtual cluster %s waits, number %d in the queue: %s", cluster_id, look["position"], told)
+            time.sleep(_POLL_SECONDS)
+            look = _ask(controller.look_cluster.remote(cluster_id))
+    except BaseException:
+        _ask(controller.close_cluster.remote(cluster_id, True, False))
+        raise
+    if told:
+        _log.warning("virtual cluster %s is ready after %.0f s", cluster_id, time.monotonic() - began)
+    return cluster_id
+
+
+def shares(cluster_id: str, spec: ClassSpec | None, resources: dict[str, float]) -> dict[str, float]:
+    """The share tokens that work takes: as much as it takes of each resource, and the same of the part that it selects."""
+    taken = {share_token(cluster_id, name): amount for name, amount in resources.items() if amount}
+    if spec is not None and (named := _named(cluster_id, spec)):
+        taken.update({share_token(spec.class_id, name): resources[name] for name in named if resources.get(name)})
+    return taken
+
+
+@functools.lru_cache(maxsize=4096)
+def _named(cluster_id: str, spec: ClassSpec) -> frozenset[str]:
+    """The resources of the fixed-size nodes that a selector tells from the others; none where it does not."""
+    if not any(choice.selector.terms for choice in spec.choices):
+        return frozenset()
+    nodes = [node for nodes in _spec(cluster_id).fixed_size_nodes for node in nodes.nodes]
+    keys = {key for node in nodes for key, _ in node.labels}
+    named: set[str] = set()
+    for choice in spec.choices:
+        terms = [term for term in choice.selector.terms if term.key in keys]
+        by_id = any(term.key == VNODE_LABEL for term in choice.selector.terms)
+        for node in nodes:
+            if (terms or by_id) and all(term.matches(dict(node.labels)) for term in terms):
+                named |= set(node.resources)
+    return frozenset(named)
+
+
+@functools.lru_cache(maxsize=1024)
+def _spec(cluster_id: str) -> VirtualCluster:
+    data = RayPort().get(f"vc/{cluster_id}")
+    return VirtualCluster.parse(json.loads(data)["spec"]) if data else VirtualCluster()
+
+
+def _of_this_actor() -> str | None:
+    actor_id = ray.get_runtime_context().get_actor_id() if ray.is_initialized() else None
+    if actor_id is None:
+        return None
+    found = RayPort().find(actor_id)
+    return found[0].labels.get(CLUSTER_LABEL) if found else None
+
+
+def _tolerations() -> Any:
+    from remora.ray_seam import hooks
+
+    installation = hooks.current()
+    if installation is None:
+        raise InvalidVirtualClusterError("this process is not attached: call remora.init() before `with VirtualCluster(...)`")
+    return installation.layer.defaults.tolerations
+
+
+def _controller() -> Any:
+    from remora.ray_seam import hooks
+
+    installation = hooks.current()
+    assert installation is not None
+    return installation.layer.controller()
+
+
+def _ask(reference: Any) -> Any:
+    from remora.ray_seam.api import ask
+
+    return ask(reference)

@@ -1,0 +1,53 @@
+"""What is on its way to a virtual cluster, told to the controller before Ray reports it: so that shares are there in time.
+
+One-way messages, at most a few dozen a second whatever is submitted; a lost one costs the moment until Ray's own report.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from remora.wire.classes import ClassSpec
+
+_APART_SECONDS = 0.03
+
+Hint = tuple[bytes, dict[str, float], int]
+
+
+class Hints:
+    def __init__(self, send: Callable[[list[Hint]], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, tuple[tuple[str, float], ...]], int] = {}
+        self._specs: dict[str, bytes] = {}
+        self._sent_at = 0.0
+        self._flushing = False
+
+    def note(self, spec: ClassSpec, resources: Mapping[str, float]) -> None:
+        """One more of this."""
+        key = (spec.class_id, tuple(sorted(resources.items())))
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + 1
+            if spec.class_id not in self._specs:
+                self._specs[spec.class_id] = spec.encode()
+            if self._flushing:
+                return
+            now = time.monotonic()
+            wait = self._sent_at + _APART_SECONDS - now
+            if wait > 0:
+                self._flushing = True
+                timer = threading.Timer(wait, self._flush)
+                timer.daemon = True
+                timer.start()
+                return
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            counts, self._counts = self._counts, {}
+            self._flushing = False
+            self._sent_at = time.monotonic()
+        if counts:
+            self._send([(self._specs[class_id], dict(shape), count) for (class_id, shape), count in counts.items()])

@@ -1,0 +1,381 @@
+"""Virtual clusters on a real Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.util import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from tests.live.conftest import World, eventually, run_driver, waits
+
+from remora import FixedSizeNode, FixedSizeNodes, In, VirtualCluster
+from remora.errors import InvalidInputError, InvalidVirtualClusterError
+from remora.ray_seam import clusters
+from remora.ray_seam.ray_port import RayPort
+from remora.wire.tokens import share_of_token
+
+
+def controller() -> Any:
+    return ray.get_actor("remora-controller", namespace="remora")
+
+
+def tree() -> dict[str, dict[str, Any]]:
+    return {row["cluster_id"]: row for row in ray.get(controller().clusters.remote())}
+
+
+def used(cluster_id: str, resource: str = "CPU") -> float:
+    """What Ray itself says is taken of a share, over all nodes, without what is held back."""
+    return sum(
+        amount
+        for view in RayPort().observe().nodes
+        for name, amount in taken(view).items()
+        if share_of_token(name) == (cluster_id, resource)
+    )
+
+
+def taken(view: Any) -> dict[str, float]:
+    return {name: total - view.available.get(name, 0.0) for name, total in view.total.items()}
+
+
+def is_gone(cluster_id: str) -> bool:
+    """Whether nothing of it is left on any node."""
+    names = [name for view in RayPort().observe().nodes for name in view.total]
+    return not any((found := share_of_token(name)) is not None and found[0] == cluster_id for name in names)
+
+
+@contextlib.contextmanager
+def inside(**spec: Any) -> Iterator[str]:
+    with VirtualCluster(**spec):
+        yield str(clusters.peek())
+
+
+class _Peak:
+    """Counts how many run at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.done = 0
+
+    def enter(self) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+
+    def leave(self) -> None:
+        self.now -= 1
+        self.done += 1
+
+    def seen(self) -> tuple[int, int]:
+        return self.most, self.done
+
+
+Peak: Any = ray.remote(_Peak)
+
+
+@pytest.fixture
+def peak(world: World) -> Iterator[Any]:
+    actor = Peak.options(num_cpus=0).remote()
+    yield actor
+    ray.kill(actor)
+
+
+@ray.remote
+def counted(peak: Any, seconds: float) -> None:
+    ray.get(peak.enter.remote())
+    time.sleep(seconds)
+    ray.get(peak.leave.remote())
+
+
+@ray.remote
+def nest(levels: int) -> int:
+    return 1 if levels == 1 else 1 + ray.get(nest.remote(levels - 1))
+
+
+@ray.remote
+def which() -> str | None:
+    return clusters.current()
+
+
+class _Idler:
+    def which(self) -> str | None:
+        return clusters.current()
+
+    def nested(self) -> str | None:
+        found: str | None = ray.get(which.remote())
+        return found
+
+    def node(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+
+Idler: Any = ray.remote(num_cpus=0)(_Idler)
+
+
+def test_it_never_uses_more_than_its_maximum(world: World, peak: Any):
+    over: list[float] = []
+    done = threading.Event()
+    with inside(flexible_resource_max={"CPU": 3}) as vc:
+
+        def sample() -> None:
+            while not done.wait(0.05):
+                over.append(used(vc))
+
+        sampler = threading.Thread(target=sample)
+        sampler.start()
+        ray.get([counted.remote(peak, 0.03) for _ in range(200)], timeout=120)
+        done.set()
+        sampler.join()
+    assert ray.get(peak.seen.remote()) == (3, 200)
+    assert len(over) > 20
+    assert max(over) == 3
+    eventually(lambda: is_gone(vc))
+
+
+def test_ten_levels_finish_in_one_cpu(world: World):
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}) as vc:
+        assert ray.get(nest.remote(10), timeout=120) == 10
+    eventually(lambda: is_gone(vc))
+
+
+def test_several_deep_chains_at_once_finish_in_one_cpu(world: World):
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
+        assert ray.get([nest.remote(3) for _ in range(4)], timeout=120) == [3] * 4
+
+
+def test_everything_that_is_nested_is_confined(world: World):
+    with inside(flexible_resource_max={"CPU": 2}) as vc:
+        idler = Idler.remote()
+        assert ray.get([which.remote(), idler.which.remote(), idler.nested.remote()], timeout=60) == [vc, vc, vc]
+        outside = clusters.current()
+    assert outside == vc
+    assert clusters.current() is None
+    assert ray.get(which.remote(), timeout=60) is None
+
+
+def test_a_zero_cpu_actor_stays_where_its_cluster_is(world: World):
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}) as vc:
+        (lies,) = {node["node_id"] for node in tree()[vc]["nodes"]}
+        actors = [Idler.remote() for _ in range(3)]
+        assert {*ray.get([actor.node.remote() for actor in actors], timeout=60)} == {lies}
+
+
+def test_fixed_size_nodes_are_spread_and_selected_by_their_labels(world: World):
+    nodes = [FixedSizeNode({"CPU": 1}, labels={"bundle_index": str(i)}) for i in range(2)]
+    with inside(fixed_size_nodes=[FixedSizeNodes(nodes, "STRICT_SPREAD")]) as vc:
+        lies = {node["labels"]["bundle_index"]: node["node_id"] for node in tree()[vc]["nodes"]}
+        assert len({*lies.values()}) == 2
+        actors = [Idler.options(num_cpus=1, node_labels={"bundle_index": In(str(i))}).remote() for i in range(2)]
+        assert ray.get([actor.node.remote() for actor in actors], timeout=60) == [lies["0"], lies["1"]]
+        third = which.options(label_selector={"bundle_index": "0"}).remote()
+        assert waits(third)
+        ray.kill(actors[0])
+        assert ray.get(third, timeout=60) == vc
+
+
+def test_a_placement_group_lies_in_its_cluster(world: World):
+    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc:
+        group = placement_group([{"CPU": 1}, {"CPU": 1}])
+        ray.get(group.ready(), timeout=60)
+        assert used(vc) == 2
+        assert ray.get(which.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote(), timeout=60) == vc
+        late = which.remote()
+        assert waits(late)
+        remove_placement_group(group)
+        assert ray.get(late, timeout=60) == vc
+
+
+def test_nested_clusters_share_what_their_parent_has(world: World):
+    with inside(flexible_resource_min={"CPU": 3}, flexible_resource_max={"CPU": 3}) as outer:
+        with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as middle:
+            with inside(flexible_resource_min={"CPU": 1}) as inner:
+                rows = tree()
+                assert (rows[inner]["parent"], rows[middle]["parent"]) == (middle, outer)
+                assert ray.get(which.remote(), timeout=60) == inner
+                with pytest.raises(InvalidVirtualClusterError, match="can never fit"), VirtualCluster({"CPU": 3}):
+                    pass
+                assert ray.get(nest.remote(3), timeout=60) == 3
+            assert ray.get(which.remote(), timeout=60) == middle
+        assert ray.get(which.remote(), timeout=60) == outer
+    eventually(lambda: all(map(is_gone, (outer, middle, inner))))
+
+
+def test_two_siblings_have_their_parts_under_load(world: World, peak: Any):
+    other = Peak.options(num_cpus=0).remote()
+    with inside(flexible_resource_min={"CPU": 5}, flexible_resource_max={"CPU": 5}):
+        with inside(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4}):
+            many = [counted.remote(peak, 0.05) for _ in range(80)]
+        with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
+            few = [counted.remote(other, 0.05) for _ in range(20)]
+        ray.get(many + few, timeout=120)
+    assert ray.get(peak.seen.remote()) == (4, 80)
+    assert ray.get(other.seen.remote()) == (1, 20)
+    ray.kill(other)
+
+
+def test_the_second_job_waits_for_its_minimum_and_then_runs(world: World):
+    code = """
+        import remora, sys, time
+        from remora import VirtualCluster
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False,
+                    virtual_cluster=VirtualCluster(flexible_resource_min={"CPU": 3}))
+        print("in", flush=True)
+        sys.stdin.readline() if sys.stdin else None
+    """
+    first = run_driver(world, code.replace("sys.stdin.readline() if sys.stdin else None", "time.sleep(600)"))
+    assert first.stdout is not None
+    assert first.stdout.readline() == "in\n"
+    second = run_driver(world, code.replace("sys.stdin.readline() if sys.stdin else None", ""))
+    queued = eventually(lambda: [row for row in tree().values() if row["state"] == "QUEUED"])
+    assert queued[0]["position"] == 1
+    assert "3 CPU" in queued[0]["reason"]
+    began = time.monotonic()
+    first.kill()  # as with kill -9: nothing is tidied up
+    out, _ = second.communicate(timeout=60)
+    assert out == "in\n"
+    eventually(lambda: not tree(), timeout=5)
+    assert time.monotonic() - began < 30
+
+
+def test_a_driver_that_is_killed_gives_everything_back(world: World):
+    code = """
+        import remora, time
+        from remora import VirtualCluster
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False,
+                    virtual_cluster=VirtualCluster(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 3}))
+        @ray.remote
+        def work():
+            time.sleep(600)
+        refs = [work.remote() for _ in range(10)]
+        print("in", flush=True)
+        time.sleep(600)
+    """
+    driver = run_driver(world, code)
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == "in\n"
+    (vc,) = tree()
+    eventually(lambda: used(vc) == 3)
+    driver.kill()
+    eventually(lambda: is_gone(vc), timeout=5)
+
+
+def test_a_detached_actor_keeps_what_it_uses(world: World):
+    code = """
+        import remora
+        from remora import VirtualCluster
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False, namespace="tests",
+                    virtual_cluster=VirtualCluster(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}))
+        @ray.remote(num_cpus=1)
+        class Keeper:
+            def ping(self):
+                return 1
+        keeper = Keeper.options(name="keeper", lifetime="detached").remote()
+        print(ray.get(keeper.ping.remote()), flush=True)
+    """
+    driver = run_driver(world, code)
+    assert driver.communicate(timeout=60)[0] == "1\n"
+    (vc,) = tree()
+    eventually(lambda: tree()[vc]["total"] == {"CPU": 1.0})
+    assert used(vc) == 1
+    ray.kill(ray.get_actor("keeper", namespace="tests"))
+    eventually(lambda: is_gone(vc))
+
+
+def test_a_borrower_gives_back_for_a_minimum_and_nothing_is_killed(world: World, peak: Any):
+    with inside():
+        long = [counted.remote(peak, 0.2) for _ in range(60)]
+        eventually(lambda: ray.get(peak.seen.remote())[0] >= 5)
+        code = """
+            import remora, time
+            from remora import VirtualCluster
+            remora.init(address=address, logging_level="ERROR", log_to_driver=False,
+                        virtual_cluster=VirtualCluster(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}))
+            @ray.remote
+            def work():
+                return 1
+            print(sum(ray.get([work.remote() for _ in range(4)])), flush=True)
+        """
+        driver = run_driver(world, code)
+        assert driver.communicate(timeout=90)[0] == "4\n"
+        assert ray.get(peak.seen.remote())[1] < 60  # it ran while there was still plenty to do for the borrower
+        ray.get(long, timeout=120)
+
+
+def test_plain_work_makes_room_for_a_minimum(world: World, peak: Any):
+    plain = [counted.remote(peak, 0.2) for _ in range(60)]
+    eventually(lambda: ray.get(peak.seen.remote())[0] >= 5)
+    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc:
+        assert ray.get([which.remote() for _ in range(4)], timeout=60) == [vc] * 4
+        assert ray.get(peak.seen.remote())[1] < 60
+    ray.get(plain, timeout=120)
+
+
+def test_a_lost_node_is_made_again_elsewhere_and_actors_follow(world: World):
+    roomy = {"num_cpus": 2, "resources": {"Roomy": 1}}
+    spec = {"fixed_size_nodes": [FixedSizeNodes([FixedSizeNode({"CPU": 2, "Roomy": 0.5})])]}
+    with world.extra("first", **roomy) as kill, inside(**spec) as vc, world.extra("second", **roomy):
+        assert [world.name(node["node_id"]) for node in tree()[vc]["nodes"]] == ["first"]
+        actor = Idler.options(num_cpus=1, max_restarts=-1, max_task_retries=-1).remote()
+        assert world.name(ray.get(actor.node.remote(), timeout=60)) == "first"
+        kill()
+        assert world.name(ray.get(actor.node.remote(), timeout=90)) == "second"
+        assert [world.name(node["node_id"]) for node in tree()[vc]["nodes"]] == ["second"]
+        ray.kill(actor)
+
+
+def test_waiting_for_a_minimum_has_an_end_and_leaves_nothing(world: World):
+    with inside(flexible_resource_min={"CPU": 4}) as vc:
+        with pytest.raises(TimeoutError, match="left the queue"):
+            clusters.open_cluster(VirtualCluster({"CPU": 4}, timeout=1.5), None)
+        assert list(tree()) == [vc]
+    eventually(lambda: not tree())
+
+
+def test_a_controller_that_is_killed_keeps_every_limit(world: World, peak: Any):
+    over: list[float] = []
+    done = threading.Event()
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 2}) as vc:
+
+        def sample() -> None:
+            while not done.wait(0.05):
+                over.append(used(vc))
+
+        sampler = threading.Thread(target=sample)
+        sampler.start()
+        refs = [counted.remote(peak, 0.05) for _ in range(150)]
+        for _ in range(2):
+            eventually(lambda: ray.get(peak.seen.remote())[1] > 10)
+            ray.kill(controller(), no_restart=False)
+            eventually(lambda: ray.get(controller().pid.remote()))
+        ray.get(refs, timeout=120)
+        done.set()
+        sampler.join()
+    assert ray.get(peak.seen.remote()) == (2, 150)
+    assert max(over) <= 2
+
+
+BAD = [
+    ({"flexible_resource_min": {"CPU": -1}}, "negative"),
+    ({"flexible_resource_min": {"CPU": "many"}}, "not a number"),
+    ({"flexible_resource_min": {"CPU": 2}, "flexible_resource_max": {"CPU": 1}}, "above"),
+    ({"fixed_size_nodes": [{"nodes": [{"resources": {"CPU": 64}}]}]}, "can never fit"),
+    ({"fixed_size_nodes": [{"nodes": [{"resources": {"CPU": 1}}], "scheduling_policy": "TIGHT"}]}, "TIGHT"),
+    ({"minimum": {"CPU": 1}}, "minimum"),
+]
+
+
+@pytest.mark.parametrize(("spec", "said"), BAD, ids=[said for _, said in BAD])
+def test_bad_input_is_refused_and_reserves_nothing(world: World, spec: dict[str, Any], said: str):
+    with pytest.raises(InvalidInputError, match=said), VirtualCluster.parse(spec):
+        pass
+    assert not tree()
+
+
+def test_one_that_is_in_use_cannot_be_entered_again(world: World):
+    spec = VirtualCluster({"CPU": 1})
+    with spec, pytest.raises(InvalidVirtualClusterError, match="in use already"), spec:
+        pass
+    eventually(lambda: not tree())

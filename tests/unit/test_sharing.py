@@ -1,0 +1,301 @@
+"""Virtual clusters in the controller, over the in-memory cluster."""
+
+from typing import Any
+
+import pytest
+
+from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
+from remora.controller.core import Controller
+from remora.errors import InvalidVirtualClusterError
+from remora.model.requests import NodeClass
+from remora.model.resources import Resources
+from remora.model.selectors import LabelSelector
+from remora.model.taints import Tolerations
+from remora.seam.memory import MemoryPort
+from remora.seam.port import ENDED, JOB, RUNNING, Work
+from remora.wire.classes import ClassSpec
+from remora.wire.tokens import share_token
+
+ANY = NodeClass(LabelSelector(), Tolerations())
+ONE = Resources.parse({"CPU": 1})
+
+
+class World:
+    """Two nodes of four CPUs, a clock that is moved by hand, and work that takes and gives tokens as Ray's would."""
+
+    def __init__(self, cpus: int = 4) -> None:
+        self.port = MemoryPort()
+        self.time = 1000.0
+        for name in ("n1", "n2"):
+            self.port.join(name, {"CPU": cpus})
+        self.controller = Controller(self.port, lambda: self.time)
+        self.controller.round()
+
+    def create(self, parent: str | None = None, job: str = "j1", priority: int = 0, **spec: Any) -> str:
+        self.job(job)
+        made = self.controller.sharing.create(VirtualCluster(**spec), parent, job, priority, Tolerations(), 5.0)
+        return str(made["cluster_id"])
+
+    def job(self, job: str, state: str = RUNNING) -> None:
+        self.port.submit(Work(JOB, job, "", job, state, "", ()))
+
+    def tokens(self, cluster_id: str, name: str = "CPU") -> dict[str, float]:
+        token = share_token(cluster_id, name)
+        return {view.node_id: view.total[token] for view in self.port.observe().nodes if view.total.get(token)}
+
+    def free(self, cluster_id: str) -> float:
+        token = share_token(cluster_id, "CPU")
+        return sum(view.available.get(token, 0.0) for view in self.port.observe().nodes)
+
+    def state(self, cluster_id: str) -> str:
+        return str(self.controller.sharing.look(cluster_id)["state"])
+
+    def run(self, cluster_id: str, node_id: str, cpus: float = 1) -> dict[str, float]:
+        held = {share_token(cluster_id, "CPU"): cpus, "CPU": cpus}
+        self.port.take(node_id, held)
+        return held
+
+    def want(self, cluster_id: str, count: int = 1, demand: Resources = ONE) -> None:
+        self.controller.sharing.want(ClassSpec((ANY,), cluster=cluster_id), demand, count)
+
+    def later(self, seconds: float) -> None:
+        self.time += seconds
+        self.controller.round()
+
+    def sums(self) -> dict[str, float]:
+        """All shares of each node together."""
+        return {
+            view.node_id: sum(
+                amount - self.controller.steering.held(view.node_id, name)
+                for name, amount in view.total.items()
+                if name.startswith("remora/vc/")
+            )
+            for view in self.port.observe().nodes
+        }
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_minimum_is_reserved_at_once(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 6}, flexible_resource_max={"CPU": 7})
+    assert world.state(vc) == "READY"
+    assert sum(world.tokens(vc).values()) == 6
+
+
+def test_a_second_minimum_waits_in_the_queue_and_follows(world: World) -> None:
+    first = world.create(flexible_resource_min={"CPU": 6})
+    second = world.create(job="j2", flexible_resource_min={"CPU": 6})
+    assert world.state(second) == "QUEUED"
+    assert world.controller.sharing.look(second)["position"] == 1
+    assert "CPU" in world.controller.sharing.look(second)["reason"]
+    world.job("j1", ENDED)
+    world.controller.inbox.append(Work(JOB, "j1", "", "j1", ENDED, "", ()))
+    world.later(0.1)
+    world.later(0.1)
+    assert first not in world.controller.sharing.clusters.records
+    assert world.state(second) == "READY"
+    assert sum(world.tokens(second).values()) == 6
+    assert not world.tokens(first)
+
+
+def test_what_can_never_fit_is_refused_and_leaves_nothing(world: World) -> None:
+    with pytest.raises(InvalidVirtualClusterError, match="can never fit"):
+        world.create(flexible_resource_min={"CPU": 9})
+    assert not world.controller.sharing.clusters.records
+    assert not world.port.keys("vc/")
+
+
+def test_it_grows_on_demand_up_to_its_maximum_and_not_beyond(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 5})
+    assert not world.tokens(vc)
+    world.want(vc, 200)
+    assert sum(world.tokens(vc).values()) == 5
+    world.want(vc, 200)
+    assert sum(world.tokens(vc).values()) == 5
+
+
+def test_what_is_idle_goes_back_after_a_while_but_not_the_minimum(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 5})
+    world.want(vc, 5)
+    world.later(4)
+    assert world.free(vc) == 5
+    world.later(2)
+    assert world.free(vc) == 1
+
+
+def test_a_share_that_shrinks_leaves_its_total_so_that_queued_work_stays_feasible(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 4})
+    world.want(vc, 1, Resources.parse({"CPU": 4}))
+    world.later(6)
+    world.later(6)
+    assert max(world.tokens(vc).values()) == 4
+    assert world.free(vc) == 0
+    world.want(vc, 1, Resources.parse({"CPU": 4}))
+    assert world.free(vc) == 4
+    world.later(6)
+    assert world.free(vc) == 0
+
+
+def test_siblings_never_have_more_than_the_node(world: World) -> None:
+    first, second = world.create(), world.create(job="j2")
+    world.want(first, 100)
+    world.want(second, 100)
+    assert world.sums() == {"n1": 4, "n2": 4}
+    assert not world.tokens(second)
+
+
+def test_a_nested_one_is_carved_from_its_parent(world: World) -> None:
+    parent = world.create(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4})
+    child = world.create(parent=parent, flexible_resource_min={"CPU": 3})
+    world.controller.round()
+    assert world.free(parent) == 1
+    assert world.free(child) == 3
+    world.want(child, 10)
+    assert (world.free(parent), world.free(child)) == (0, 4)
+    grandchild = world.create(parent=child, flexible_resource_min={"CPU": 4})
+    assert world.state(grandchild) == "READY"
+    assert (world.free(child), world.free(grandchild)) == (0, 4)
+    with pytest.raises(InvalidVirtualClusterError, match="can never fit"):
+        world.create(parent=parent, flexible_resource_min={"CPU": 5})
+
+
+def test_a_worker_that_waits_gives_its_share_back_and_takes_it_again(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    world.run(vc, node)
+    world.later(0.1)
+    assert world.free(vc) == 0
+    world.controller.sharing.wait("w1", vc, node, ONE)
+    assert world.free(vc) == 1
+    inner = world.run(vc, node)
+    world.controller.sharing.go_on("w1")
+    world.later(0.1)
+    assert world.controller.steering.full[node] == {vc}
+    world.port.give(node, inner)
+    world.later(0.1)
+    assert world.tokens(vc) == {node: 1}
+    assert world.controller.steering.full[node] == frozenset()
+
+
+def test_while_a_cluster_is_full_starters_stand_in_line(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    outer = world.run(vc, node)
+    world.controller.sharing.wait("w1", vc, node, ONE)
+    world.run(vc, node)
+    world.controller.sharing.go_on("w1")
+    world.later(0.1)
+    returned = world.controller.sharing.returned
+    world.controller.sharing.enter("w2", vc, node, ONE)
+    world.later(0.1)
+    assert returned.waits("w2")
+    world.port.give(node, outer)
+    world.later(0.1)
+    assert not returned.waits("w2")
+    assert world.tokens(vc) == {node: 1}
+
+
+def test_work_that_is_gone_without_a_word_is_forgotten(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    world.controller.sharing.wait("w1", vc, node, ONE)
+    assert world.free(vc) == 2
+    world.later(7)
+    assert world.free(vc) == 1
+
+
+def test_fixed_nodes_spread_strictly(world: World) -> None:
+    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
+    vc = world.create(fixed_size_nodes=[nodes])
+    assert world.tokens(vc) == {"n1": 1, "n2": 1}
+    world.want(vc, 10)
+    assert world.tokens(vc) == {"n1": 1, "n2": 1}
+
+
+def test_a_closed_one_keeps_what_it_uses_and_gives_the_rest_back(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 4})
+    node = next(iter(world.tokens(vc)))
+    held = world.run(vc, node)
+    world.later(0.1)
+    world.controller.inbox.append(Work(JOB, "j1", "", "j1", ENDED, "", ()))
+    world.later(0.1)
+    world.later(0.1)
+    assert world.controller.sharing.clusters.records[vc].state == "CLOSED"
+    world.port.give(node, held)
+    world.later(0.1)
+    world.later(0.1)
+    assert vc not in world.controller.sharing.clusters.records
+    assert not world.tokens(vc)
+    assert not world.port.holds
+
+
+def test_borrowed_shares_are_called_back_for_a_minimum(world: World) -> None:
+    greedy = world.create()
+    world.want(greedy, 100)
+    held = [(node, world.run(greedy, node)) for node in ("n1", "n1", "n1", "n1", "n2", "n2", "n2", "n2")]
+    world.later(0.1)
+    waiting = world.create(job="j2", flexible_resource_min={"CPU": 2})
+    assert world.state(waiting) == "QUEUED"
+    world.later(0.1)
+    full = [node for node, names in world.controller.steering.full.items() if greedy in names]
+    assert full
+    for node, tokens in held[:2]:
+        world.port.give(node, tokens)
+    world.later(0.1)
+    world.later(0.1)
+    assert world.state(waiting) == "READY"
+    assert sum(world.tokens(waiting).values()) == 2
+    assert world.sums() == {"n1": 4, "n2": 4}
+
+
+def test_work_outside_is_asked_to_wait_for_a_minimum_too(world: World) -> None:
+    for node in ("n1", "n2"):
+        world.port.take(node, {"CPU": 4})
+    world.later(0.1)
+    waiting = world.create(flexible_resource_min={"CPU": 3})
+    world.later(0.1)
+    assert world.state(waiting) == "QUEUED"
+    assert any("root" in names for names in world.controller.steering.full.values())
+
+
+def test_a_new_controller_finds_everything_again(world: World) -> None:
+    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
+    fixed = world.create(fixed_size_nodes=[nodes])
+    parent = world.create(flexible_resource_min={"CPU": 3}, flexible_resource_max={"CPU": 4})
+    child = world.create(parent=parent, flexible_resource_min={"CPU": 2})
+    queued = world.create(flexible_resource_min={"CPU": 8})
+    world.controller.round()
+    before = {vc: world.tokens(vc) for vc in (fixed, parent, child)}
+    world.controller = Controller(world.port, lambda: world.time)
+    writes = world.port.writes
+    world.controller.round()
+    assert {vc: world.tokens(vc) for vc in (fixed, parent, child)} == before
+    assert world.port.writes == writes
+    assert world.state(queued) == "QUEUED"
+    world.want(child, 9)
+    world.later(0.1)
+    assert sum(world.tokens(child).values()) == 4
+    assert sum(world.sums().values()) == 6
+    assert max(world.sums().values()) <= 4
+
+
+def test_a_lost_node_is_made_good_elsewhere(world: World) -> None:
+    vc = world.create(fixed_size_nodes=[FixedSizeNodes([FixedSizeNode({"CPU": 2})])])
+    (node,) = world.tokens(vc)
+    world.port.leave(node)
+    world.later(0.1)
+    (other,) = world.tokens(vc)
+    assert other != node
+
+
+def test_a_closed_one_still_serves_work_that_comes_late(world: World) -> None:
+    vc = world.create(fixed_size_nodes=[FixedSizeNodes([FixedSizeNode({"CPU": 2})])])
+    world.controller.sharing.close(vc, unused=False)
+    world.later(1)
+    world.later(1)
+    assert not world.tokens(vc)
+    world.want(vc, 2)
+    assert sum(world.tokens(vc).values()) == 2
