@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import textwrap
@@ -106,7 +107,7 @@ def where(world: World) -> Any:
     return ray.remote(where)
 
 
-def eventually(check: Callable[[], Any], timeout: float = 90.0) -> Any:
+def eventually(check: Callable[[], Any], timeout: float = 60.0) -> Any:
     """The first true answer; the cluster tells nobody, so it has to be asked."""
     deadline = time.monotonic() + timeout
     while not (answer := check()):
@@ -130,3 +131,12 @@ def run_driver(world: World, code: str, **environment: str) -> subprocess.Popen[
     return subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )
+
+
+def line_of(driver: subprocess.Popen[str], timeout: float = 60.0) -> str:
+    """The next line that a driver prints."""
+    assert driver.stdout is not None
+    ready, _, _ = select.select([driver.stdout], [], [], timeout)
+    if not ready:
+        driver.kill()
+    return driver.stdout.readline()

@@ -35,6 +35,7 @@ CLOSED = "CLOSED"
 
 _KEY = "vc/"
 _COOL_SECONDS = 30.0
+_KEPT_SECONDS = 600.0
 _LINGER_SECONDS = 0.5
 
 
@@ -308,7 +309,7 @@ class Clusters:
         if not any(vcluster.vnodes()):
             # Work that was waiting for something else may still come: it gets what it needs, and nothing is kept for it.
             vcluster.spec, vcluster.fixed = vcluster.spec.relaxed(), []
-        if not any(vcluster.vnodes()) and not vcluster.children and (done or idle_for > _COOL_SECONDS):
+        if not any(vcluster.vnodes()) and not vcluster.children and (done or idle_for > _KEPT_SECONDS):
             self._remove(record, "gone")
 
     def _remove(self, record: Record, what: str) -> None:

@@ -48,7 +48,7 @@ class Sharing:
     def settled(self) -> bool:
         """Whether nothing is about to change by itself."""
         queued = any(self.clusters.called_back)
-        closing = any(record.state == CLOSED for record in self.clusters.records.values())
+        closing = any(record.state == CLOSED and any(record.vcluster.vnodes()) for record in self.clusters.records.values())
         return self.apportion.settled and not queued and not closing and not any(self._steering.full.values())
 
     # What owners and workers say
@@ -164,7 +164,7 @@ class Sharing:
     def tokens(self) -> frozenset[str]:
         """The share tokens of living clusters that are held somewhere."""
         owned = ((name, share_of_token(name)) for name in self._steering.held_names())
-        return frozenset(name for name, owner in owned if owner is not None and owner[0] in self.clusters.records)
+        return frozenset(name for name, owner in owned if owner is not None and self._may_have_work(owner[0]))
 
     def tree(self) -> list[dict[str, Any]]:
         """Every virtual cluster, parents first."""
@@ -257,6 +257,11 @@ class Sharing:
 
     def _selects(self, spec: ClassSpec, vnode: VNode) -> bool:
         return any(admits(choice, labels_of(self._cluster, vnode)) for choice in spec.choices)
+
+    def _may_have_work(self, cluster_id: str) -> bool:
+        """Whether anything may be queued that wants its share: not once it is closed and has given everything back."""
+        record = self.clusters.records.get(cluster_id)
+        return record is not None and (record.state != CLOSED or any(record.vcluster.vnodes()))
 
     def _drop_classes(self) -> None:
         """The classes of a cluster that is gone are nobody's."""

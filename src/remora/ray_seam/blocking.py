@@ -6,9 +6,11 @@ restarted knows of it, and one whose worker has died forgets it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
@@ -18,6 +20,18 @@ from remora.wire.fences import RENEW_SECONDS
 from remora.wire.tokens import share_of_token
 
 _MOMENT_SECONDS = 0.01
+
+_said = threading.local()
+
+
+@contextlib.contextmanager
+def said_already() -> Iterator[None]:
+    """In this thread the controller knows that we wait."""
+    _said.already = True
+    try:
+        yield
+    finally:
+        _said.already = False
 
 
 def around_get(stock: Any, controller: Callable[[], Any]) -> Any:
@@ -93,7 +107,7 @@ class _Waiting:
 
 def _held(worker: Any) -> tuple[str, dict[str, float]] | None:
     """The share of CPUs that this process holds, which is what Ray gives back while it waits."""
-    if worker.mode != ray.WORKER_MODE:
+    if worker.mode != ray.WORKER_MODE or getattr(_said, "already", False):
         return None
     return held_share(worker)
 

@@ -258,7 +258,7 @@ class ControllerActor:
         found = self._core.port.find(id_or_name)
         with self._lock:
             self._core.round()
-            return [why_work(self._core, work) for work in found]
+            return [why_work(self._core, work) for work in found if work.kind != JOB]
 
     def events(self) -> list[dict[str, Any]]:
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
-from remora.ray_seam.blocking import held_share
+from remora.ray_seam.blocking import held_share, said_already
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.wire.fences import ROOT
 from remora.wire.tokens import is_real
@@ -25,8 +25,9 @@ def stand_in_line(cluster_id: str | None) -> None:
     node_id = ray.get_runtime_context().get_node_id()
     try:
         controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
-        while not ray.get(controller.enter.remote(worker.worker_id.hex(), cluster_id or ROOT, node_id, amounts)):
-            pass
+        with said_already():
+            while not ray.get(controller.enter.remote(worker.worker_id.hex(), cluster_id or ROOT, node_id, amounts)):
+                pass
     except (ValueError, RayActorError):
         return  # there is no controller any more, and nothing to wait for
 
