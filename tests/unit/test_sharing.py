@@ -299,3 +299,20 @@ def test_a_closed_one_still_serves_work_that_comes_late(world: World) -> None:
     assert not world.tokens(vc)
     world.want(vc, 2)
     assert sum(world.tokens(vc).values()) == 2
+
+
+def test_a_closed_one_waits_for_its_children(world: World) -> None:
+    outer = world.create(flexible_resource_min={"CPU": 3}, flexible_resource_max={"CPU": 3})
+    inner = world.create(parent=outer, flexible_resource_min={"CPU": 2})
+    (node, *_) = world.tokens(inner)
+    held = world.run(inner, node)
+    world.later(0.1)
+    world.controller.sharing.close(outer, unused=False)
+    world.later(1)
+    world.later(1)
+    assert sum(world.tokens(inner).values()) >= 1
+    world.port.give(node, held)
+    for _ in range(4):
+        world.later(1)
+    assert world.sums() == {"n1": 0, "n2": 0}
+    assert world.state(world.create(flexible_resource_min={"CPU": 8})) == "READY"

@@ -303,7 +303,8 @@ class Clusters:
         done = not record.job_id
         if idle_for < _LINGER_SECONDS and not done:
             return
-        for number in list(self._numbers(record)):
+        inside = {vnode.node for child in vcluster.children.values() for vnode in child.vnodes()}
+        for number in self._numbers(record) - inside:
             if not self._used_on(vcluster.cluster_id, number):
                 leave(self._cluster, vcluster, number)
         if not any(vcluster.vnodes()):

@@ -167,8 +167,10 @@ class Sharing:
         return frozenset(name for name, owner in owned if owner is not None and self._may_have_work(owner[0]))
 
     def tree(self) -> list[dict[str, Any]]:
-        """Every virtual cluster, parents first."""
-        return [self.describe(record) for record in self.clusters.records.values()]
+        """Every virtual cluster, parents first; not those that are closed and have given everything back."""
+        return [
+            self.describe(record) for cluster_id, record in self.clusters.records.items() if self._may_have_work(cluster_id)
+        ]
 
     def describe(self, record: Record) -> dict[str, Any]:
         vcluster = record.vcluster

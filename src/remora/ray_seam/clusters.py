@@ -117,7 +117,7 @@ def open_cluster(spec: VirtualCluster, parent: str | None) -> str:
                 )
             if look["reason"] != told and (now - told_at > _TELL_SECONDS or not told) and now - began > 1:
                 told, told_at = look["reason"], now
-                _log.warning("virtual cluster %s waits, number %d in the queue: %s", cluster_id, look["position"], told)
+                _log.warning("virtual cluster %s waits: %s", cluster_id, told)
             time.sleep(_POLL_SECONDS)
             look = _ask(controller.look_cluster.remote(cluster_id))
     except BaseException:
