@@ -140,7 +140,7 @@ class Clusters:
 
     def places(self) -> list[tuple[str, str]]:
         """Where any work of a virtual cluster runs."""
-        return list(self._used)
+        return [place for place in self._used if place[0] in self.records]
 
     def running(self, cluster_id: str, node_id: str) -> Units:
         """What its work uses of a node, without what waits in ``ray.get``."""
@@ -303,6 +303,8 @@ class Clusters:
         done = not record.job_id
         if idle_for < _LINGER_SECONDS and not done:
             return
+        vcluster.spec = vcluster.spec.without_minimum()
+        shares.trim(self._cluster, vcluster)
         inside = {vnode.node for child in vcluster.children.values() for vnode in child.vnodes()}
         for number in self._numbers(record) - inside:
             if not self._used_on(vcluster.cluster_id, number):

@@ -167,6 +167,11 @@ class VirtualCluster:
             return 0
         return None
 
+    def without_minimum(self) -> VirtualCluster:
+        """The same with nothing kept for the flexible part."""
+        most = None if self.flexible_resource_max is None else _to_dict(self.flexible_resource_max)
+        return VirtualCluster(None, most, self.fixed_size_nodes) if self.flexible_resource_min else self
+
     def relaxed(self) -> VirtualCluster:
         """Nothing reserved, and at most what it may have now: for what is left of it at the end."""
         fixed = EMPTY
@@ -183,9 +188,7 @@ class VirtualCluster:
         if self.flexible_resource_min:
             out["flexible_resource_min"] = self.flexible_resource_min.to_dict()
         if self.flexible_resource_max is not None:
-            out["flexible_resource_max"] = {
-                name: from_units(units) for name, units in sorted(self.flexible_resource_max.items())
-            }
+            out["flexible_resource_max"] = _to_dict(self.flexible_resource_max)
         if self.fixed_size_nodes:
             out["fixed_size_nodes"] = [nodes.to_dict() for nodes in self.fixed_size_nodes]
         return out
@@ -204,6 +207,10 @@ class _Limits(dict[str, int]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(sorted(self.items())))
+
+
+def _to_dict(limits: Mapping[str, int]) -> dict[str, float]:
+    return {name: from_units(units) for name, units in sorted(limits.items())}
 
 
 def _live() -> Any:
