@@ -79,16 +79,29 @@ def label(
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False, address: Address = None
 ) -> None:
-    """Show the nodes with labels, taints and use, and what waits and why."""
+    """Show the nodes with labels, taints and use, and what waits and why.
+
+    Where virtual clusters have a part of a node: what they have, what of it they use, and what all other work uses.
+
+    [bold]Examples[/bold]
+
+    remora status --json
+    """
     found = connected(address).status()
     console = Console(highlight=False)
     if as_json:
         console.print_json(json.dumps(found))
         return
-    nodes = Table("Node", "Address", "Labels", "Taints", "Used", box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
+    shared = ("In virtual clusters", "Outside") if any(node["virtual_clusters"] for node in found["nodes"]) else ()
+    columns = ("Node", "Address", "Labels", "Taints", "Used", *shared)
+    nodes = Table(*columns, box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
     for node in found["nodes"]:
         used = [f"{node['used'][name]:g}/{total:g} {name}" for name, total in node["total"].items()]
-        nodes.add_row(node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used))
+        cells = [node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used)]
+        if shared:
+            parts = [f"{part['used']:g} of {part['has']:g} {name}" for name, part in node["virtual_clusters"].items()]
+            cells += ["\n".join(parts), amounts(node["outside"]) if node["outside"] else ""]
+        nodes.add_row(*cells)
     console.print(nodes)
     if found["waiting"]:
         waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
