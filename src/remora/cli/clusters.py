@@ -72,7 +72,7 @@ def clusters(
         console.print("there are no virtual clusters")
         return
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("Cluster", "State", "Job", "Resource", "Used", "Reserved", "Has", "At most"):
+    for column in ("Cluster", "State", "Job or node", "Resource", "Used", "Reserved", "Has", "At most"):
         table.add_column(column, justify="right" if column in ("Used", "Reserved", "Has", "At most") else "left")
     for depth, row in _tree(found, None):
         _add(table, depth, row, nodes)

@@ -23,7 +23,7 @@ from remora.ray_seam import hooks
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.proxy import STOCK
 from remora.ray_seam.ray_port import RayPort
-from remora.seam.port import Work
+from remora.seam.port import JOB, Work
 from remora.wire.classes import ClassSpec, choice_from
 from remora.wire.fences import FENCE_SECONDS
 from remora.wire.groups import decode_group
@@ -213,7 +213,7 @@ class ControllerActor:
         found = self._core.port.find(id_or_name)
         with self._lock:
             self._core.round()
-            return [why_work(self._core, work) for work in found]
+            return [why_work(self._core, work) for work in found if work.kind != JOB]
 
     def events(self) -> list[dict[str, Any]]:
         with self._lock:

@@ -67,6 +67,7 @@ TOUCHED = (
     Name("ray._private.state", "total_resources_per_node", "what placement groups are placed by"),
     Name("ray._private.state", "state._connect_and_get_accessor", "the tables of actors and placement groups"),
     Name("ray._raylet", "GlobalStateAccessor.get_actor_table", "actors by job and by name"),
+    Name("ray._raylet", "GlobalStateAccessor.get_job_table", "which jobs still run"),
     Name("ray._raylet", "GlobalStateAccessor.get_actor_info", "one actor"),
     Name("ray._raylet", "GlobalStateAccessor.get_placement_group_table", "placement groups"),
     Name("ray._raylet", "GlobalStateAccessor.get_placement_group_info", "one placement group"),
