@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from remora.cli.jobs import wrapped
 from remora.cli.main import app
-from remora.ray_seam import run
+from remora.ray_seam import api, run
 from remora.wire.running import HOOK, OPTIONS, RAY_HOOK, UV, RunOptions
 
 SPEC = {"flexible_resource_min": {"CPU": 1.0}, "flexible_resource_max": {"CPU": 2.0}}
@@ -98,6 +98,13 @@ def test_ray_init_finds_the_users_hook_behind_ours(monkeypatch: pytest.MonkeyPat
     # Processes of a Ray that is started here do not find it.
     assert (os.environ.get(OPTIONS), os.environ[RAY_HOOK]) == (None, "json.dumps")
     assert run.given(labels=None, tolerations={"x": "y"}) == {"labels": {"a": "b"}, "tolerations": {"x": "y"}}
+
+
+def test_a_command_typed_in_a_shell_that_was_run_so_is_not_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_run", run._Run(RunOptions(virtual_cluster=SPEC)))
+    monkeypatch.setattr(api, "init", lambda: pytest.fail("it was attached"))
+    monkeypatch.setattr("ray.init", lambda *_, **__: run._attach())
+    api.connect(None)
 
 
 def test_a_job_is_wrapped_so_that_a_shell_reads_it_back() -> None:

@@ -42,9 +42,7 @@ def queue(as_json: _Json = False, address: Address = None) -> None:
     for row in waiting:
         name = row["cluster_id"] + (f"\nin {row['parent']}" if row["parent"] else "")
         at = (row["since"] or "")[11:19]
-        table.add_row(
-            str(row["position"]), name, row["job_id"], str(row["priority"]), amounts(row["min"]), at, Text(row["reason"])
-        )
+        table.add_row(str(row["position"]), name, _job(row), str(row["priority"]), amounts(row["min"]), at, Text(row["reason"]))
     console.print(table)
 
 
@@ -88,7 +86,7 @@ def _tree(rows: list[dict[str, Any]], parent: str | None, depth: int = 0) -> lis
 
 
 def _add(table: Table, depth: int, row: dict[str, Any], nodes: bool) -> None:
-    cells = ["  " * depth + row["cluster_id"], row["state"], row["job_id"]]
+    cells = ["  " * depth + row["cluster_id"], row["state"], _job(row)]
     for name in sorted({*row["min"], *row["total"], *row["max"]}) or [""]:
         shown = [f"{row[kind].get(name, 0):g}" for kind in ("used", "min", "total")] if name else ["", "", ""]
         limit = f"{row['max'][name]:g}" if name in row["max"] else "-"
@@ -103,8 +101,13 @@ def _add(table: Table, depth: int, row: dict[str, Any], nodes: bool) -> None:
             )
 
 
+def _job(row: dict[str, Any]) -> str:
+    """As 'remora job' calls it, if it was submitted."""
+    return str(row["submission_id"] or row["job_id"])
+
+
 def _waiting(row: dict[str, Any], since: dict[str, str]) -> dict[str, Any]:
-    names = ("position", "cluster_id", "parent", "job_id", "priority", "min", "spec", "reason")
+    names = ("position", "cluster_id", "parent", "job_id", "submission_id", "priority", "min", "spec", "reason")
     return {**{name: row[name] for name in names}, "since": since.get(row["cluster_id"])}
 
 

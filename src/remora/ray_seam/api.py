@@ -27,6 +27,7 @@ from remora.ray_seam.controller_actor import start_controller
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.living import follow_auth
+from remora.ray_seam.lookup import submissions
 from remora.ray_seam.objects import objects
 from remora.ray_seam.within import base
 from remora.wire.options import Defaults
@@ -153,8 +154,9 @@ def status() -> dict[str, Any]:
 
 def virtual_clusters() -> list[dict[str, Any]]:
     """Every virtual cluster, parents first, with what it has, uses and may have; those that wait too."""
+    names = submissions()
     found: list[dict[str, Any]] = ask(start_controller().clusters.remote())
-    return found
+    return [{**row, "submission_id": names.get(row["job_id"])} for row in found]
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,8 @@ def connect(address: str | None) -> None:
         reach(address)
     follow_auth(address)
     try:
-        ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
+        with run.by_hand():  # a command is no part of a program, though it may be typed in one's shell
+            ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
     except (OSError, ValueError):
         raise _no_cluster(address) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,7 @@ class Jobs:
             if "://" not in address:
                 reach(address)
         follow_auth(address)
+        logging.getLogger("ray.dashboard.modules.job.sdk").setLevel(logging.WARNING)
         with _errors(address):
             self._client = JobSubmissionClient(address, headers=dict(headers) if headers else None, verify=verify)
 
