@@ -131,7 +131,7 @@ def test_who_waits_is_shown_and_ctrl_c_gives_the_place_back(world: World, tmp_pa
         assert not any(node["outside"].get("CPU") for node in shown(world, "status")["nodes"])
         has = [node["virtual_clusters"].get("CPU", {"has": 0})["has"] for node in shown(world, "status")["nodes"]]
         assert sum(has) == 4
-        assert "In virtual clusters" in remora_command(world, "status").stdout
+        assert "Others use" in remora_command(world, "status").stdout
 
 
 def test_what_can_never_be_is_one_line_and_a_timeout_leaves_the_queue(world: World, tmp_path: Path) -> None:

@@ -92,17 +92,13 @@ def status(
     if as_json:
         console.print_json(json.dumps(found))
         return
-    shared = ("In virtual clusters", "Outside") if any(node["virtual_clusters"] for node in found["nodes"]) else ()
-    columns = ("Node", "Address", "Labels", "Taints", "Used", *shared)
-    nodes = Table(*columns, box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
+    nodes = Table("Node", "Address", "Labels", "Taints", "Used", box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
     for node in found["nodes"]:
         used = [f"{node['used'][name]:g}/{total:g} {name}" for name, total in node["total"].items()]
-        cells = [node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used)]
-        if shared:
-            parts = [f"{part['used']:g} of {part['has']:g} {name}" for name, part in node["virtual_clusters"].items()]
-            cells += ["\n".join(parts), amounts(node["outside"]) if node["outside"] else ""]
-        nodes.add_row(*cells)
+        nodes.add_row(node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used))
     console.print(nodes)
+    if any(node["virtual_clusters"] for node in found["nodes"]):
+        console.print(_shares(found["nodes"]))
     if found["waiting"]:
         waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
         for row in found["waiting"]:
@@ -111,6 +107,18 @@ def status(
             what = f"{row['kind']}\n{asks}\n{row['wants']}".strip()
             waiting.add_row(str(row["count"]), what, row["reason"] + help_)
         console.print(waiting)
+
+
+def _shares(nodes: list[dict[str, Any]]) -> Table:
+    """What virtual clusters have of each node, next to what work in none of them uses."""
+    columns = ("Node", "Resource", "Total", "They have", "They use", "Others use")
+    table = Table(*columns, box=box.SIMPLE_HEAD, title="Virtual clusters and others", title_justify="left")
+    for node in nodes:
+        for name in sorted({*node["virtual_clusters"], *node["outside"]}):
+            part = node["virtual_clusters"].get(name, {"has": 0.0, "used": 0.0})
+            shown = (node["total"][name], part["has"], part["used"], node["outside"].get(name, 0.0))
+            table.add_row(node["node_id"][:12], name, *(f"{amount:g}" for amount in shown))
+    return table
 
 
 def amounts(resources: dict[str, float]) -> str:
