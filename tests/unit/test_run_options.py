@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 
 from remora.cli.jobs import wrapped
 from remora.cli.main import app
-from remora.ray_seam import api, run
+from remora.model.virtual_clusters import VirtualCluster
+from remora.ray_seam import api, run, within
 from remora.wire.running import HOOK, OPTIONS, RAY_HOOK, UV, RunOptions
 
 SPEC = {"flexible_resource_min": {"CPU": 1.0}, "flexible_resource_max": {"CPU": 2.0}}
@@ -105,6 +107,23 @@ def test_a_command_typed_in_a_shell_that_was_run_so_is_not_attached(monkeypatch:
     monkeypatch.setattr(api, "init", lambda: pytest.fail("it was attached"))
     monkeypatch.setattr("ray.init", lambda *_, **__: run._attach())
     api.connect(None)
+
+
+def test_a_program_that_was_started_by_another_shares_its_cluster_and_never_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_run", run._Run(RunOptions(virtual_cluster=SPEC, joined=("vc1", "01"))))
+    monkeypatch.setattr(run, "open_cluster", lambda *_: "vc9")
+    monkeypatch.setattr(api, "virtual_clusters", lambda: [{"cluster_id": "vc1", "job_id": "01"}])
+    monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_job_id=lambda: "02"))
+    monkeypatch.setattr("ray.get_actor", lambda *_, **__: pytest.fail("it was closed"))
+    for name in (OPTIONS, RAY_HOOK, UV):
+        monkeypatch.setenv(name, "")
+    run.enter(None, ())
+    options = RunOptions.read(os.environ)
+    assert options is not None
+    assert (within.base, options.joined) == (["vc1"], ["vc1", "01"])
+    run.enter(VirtualCluster(), ())
+    assert within.base == ["vc9"]
+    within.base.clear()
 
 
 def test_a_job_is_wrapped_so_that_a_shell_reads_it_back() -> None:

@@ -29,12 +29,14 @@ _OFF = ("0", "false")
 
 @dataclass
 class _Run:
-    """``job_id`` and ``cluster_id``: the virtual cluster that this process has opened for its job."""
+    """``cluster_id``: the virtual cluster of this job, which the job ``owner`` has opened: this one, or that of a program
+    that started us."""
 
     options: RunOptions | None = None
     by_hand: bool = False
     job_id: str = ""
     cluster_id: str | None = None
+    owner: str = ""
 
 
 _run = _Run()
@@ -80,18 +82,17 @@ def enter(own: VirtualCluster | None, before: Sequence[str | None]) -> None:
             set_base(before[0])
         return
     if _run.job_id != job_id:
-        _run.job_id, _run.cluster_id = job_id, None
+        _run.job_id, _run.owner, _run.cluster_id = job_id, job_id, None
     set_base(None)
     options = _options()
-    if own is None and _run.cluster_id is None and options is not None:
-        _run.cluster_id = _joined(options)
-        own = options.cluster() if _run.cluster_id is None else None
+    if own is None and _run.cluster_id is None and options is not None and not _join(options):
+        own = options.cluster()
     if own is not None:
         _close()
-        _run.cluster_id = open_cluster(own, None)
+        _run.owner, _run.cluster_id = job_id, open_cluster(own, None)
     set_base(_run.cluster_id)
     if _run.options is not None:
-        joined = (_run.cluster_id, job_id) if _run.cluster_id is not None else None
+        joined = (_run.cluster_id, _run.owner) if _run.cluster_id is not None else None
         _set(replace(_run.options, joined=joined).environ(os.environ))
 
 
@@ -115,21 +116,23 @@ def _options() -> RunOptions | None:
     return _run.options or RunOptions.read(os.environ)
 
 
-def _joined(options: RunOptions) -> str | None:
-    """The virtual cluster of the program that started this one, while it has it."""
+def _join(options: RunOptions) -> bool:
+    """Whether the program that started this one has a virtual cluster still, and we are in it now."""
     if options.joined is None:
-        return None
+        return False
     from remora.ray_seam import api
 
-    cluster_id, job_id = options.joined
-    found = {row["cluster_id"]: row["job_id"] for row in api.virtual_clusters()}
-    return cluster_id if found.get(cluster_id) == job_id else None
+    cluster_id, owner = options.joined
+    if not any((row["cluster_id"], row["job_id"]) == (cluster_id, owner) for row in api.virtual_clusters()):
+        return False
+    _run.cluster_id, _run.owner = cluster_id, owner
+    return True
 
 
 def _close() -> None:
     """At once, not one way: what comes instead may need what this one has."""
-    if _run.cluster_id is not None:
-        closing, _run.cluster_id = _run.cluster_id, None
+    closing, _run.cluster_id = _run.cluster_id, None
+    if closing is not None and _run.owner == _run.job_id:
         ray.get(ray.get_actor(CONTROLLER, namespace=NAMESPACE).close_cluster.remote(closing, True, False))
 
 
