@@ -10,8 +10,12 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import remora
+from remora.cli.clusters import clusters, queue
+from remora.cli.jobs import job
 from remora.cli.local import down, up
 from remora.cli.nodes import label, status, taint
+from remora.cli.run import COMMAND_FOLLOWS
+from remora.cli.run import run as run_command
 from remora.cli.simulate import simulate
 from remora.cli.start import PASS_THROUGH, start
 from remora.cli.why import events, explain
@@ -61,6 +65,8 @@ def _main(
 
     remora up
 
+    remora run --virtual-cluster '{"flexible_resource_max": {"CPU": 8}}' -- python job.py
+
     remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
     """
 
@@ -69,6 +75,10 @@ app.command("simulate")(simulate)
 app.command("status")(status)
 app.command("explain")(explain)
 app.command("events")(events)
+app.command("clusters")(clusters)
+app.command("queue")(queue)
+app.command("run", context_settings=COMMAND_FOLLOWS)(run_command)
+app.add_typer(job, name="job")
 app.command("taint")(taint)
 app.command("label")(label)
 app.command("start", context_settings=PASS_THROUGH)(start)

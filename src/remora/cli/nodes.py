@@ -79,7 +79,14 @@ def label(
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False, address: Address = None
 ) -> None:
-    """Show the nodes with labels, taints and use, and what waits and why."""
+    """Show the nodes with labels, taints and use, and what waits and why.
+
+    Where virtual clusters have a part of a node: what they have, what of it they use, and what all other work uses.
+
+    [bold]Examples[/bold]
+
+    remora status --json
+    """
     found = connected(address).status()
     console = Console(highlight=False)
     if as_json:
@@ -90,6 +97,8 @@ def status(
         used = [f"{node['used'][name]:g}/{total:g} {name}" for name, total in node["total"].items()]
         nodes.add_row(node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used))
     console.print(nodes)
+    if any(node["virtual_clusters"] for node in found["nodes"]):
+        console.print(_shares(found["nodes"]))
     if found["waiting"]:
         waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
         for row in found["waiting"]:
@@ -98,6 +107,18 @@ def status(
             what = f"{row['kind']}\n{asks}\n{row['wants']}".strip()
             waiting.add_row(str(row["count"]), what, row["reason"] + help_)
         console.print(waiting)
+
+
+def _shares(nodes: list[dict[str, Any]]) -> Table:
+    """What virtual clusters have of each node, next to what work in none of them uses."""
+    columns = ("Node", "Resource", "Total", "They have", "They use", "Others use")
+    table = Table(*columns, box=box.SIMPLE_HEAD, title="Virtual clusters and others", title_justify="left")
+    for node in nodes:
+        for name in sorted({*node["virtual_clusters"], *node["outside"]}):
+            part = node["virtual_clusters"].get(name, {"has": 0.0, "used": 0.0})
+            shown = (node["total"][name], part["has"], part["used"], node["outside"].get(name, 0.0))
+            table.add_row(node["node_id"][:12], name, *(f"{amount:g}" for amount in shown))
+    return table
 
 
 def amounts(resources: dict[str, float]) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from remora.cli.nodes import Address, amounts, connected
 from remora.errors import InvalidInputError, UnknownNameError
 
+_KINDS = ("controller", "node", "taint", "label", "class", "cluster", "fence")
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
@@ -45,19 +46,20 @@ def explain(
 
 def events(
     as_json: _Json = False,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only node, taint, label, class, fence, controller.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Only node, taint, label, class, cluster, fence, controller.")
+    ] = None,
     last: Annotated[int, typer.Option("--last", metavar="N", help="Only the last N.", min=1)] = 50,
     address: Address = None,
 ) -> None:
-    """Show what happened lately: nodes that came and went, taints, labels, classes, fences.
+    """Show what happened lately: nodes that came and went, taints, labels, classes, virtual clusters, fences.
 
     [bold]Examples[/bold]
 
     remora events --kind taint --last 5
     """
-    known = ("controller", "node", "taint", "label", "class", "fence")
-    if kind is not None and kind not in known:
-        raise InvalidInputError(f"the kind {kind!r} is not known: use one of {', '.join(known)}")
+    if kind is not None and kind not in _KINDS:
+        raise InvalidInputError(f"the kind {kind!r} is not known: use one of {', '.join(_KINDS)}")
     found = [entry for entry in connected(address).events() if kind in (None, entry["kind"])][-last:]
     console = Console(highlight=False)
     if as_json:

@@ -17,11 +17,13 @@ def status(controller: Controller) -> dict[str, Any]:
 
 
 def _nodes(controller: Controller) -> list[dict[str, Any]]:
+    """``outside`` is what work in no virtual cluster uses, attached or not; the rest of ``used`` they use."""
     rows = []
     for node_id, view in controller.nodes.items():
         node = controller.cluster.nodes.get(node_id)
         names = [name for name in node.total if not name.startswith(_NOISE)]
-        free = controller.cluster.available.amounts(node.number)
+        shared, running = controller.sharing.clusters.taken(node_id)
+        outside = controller.sharing.loose.get(node.number, {})
         rows.append(
             {
                 "node_id": node_id,
@@ -30,7 +32,13 @@ def _nodes(controller: Controller) -> list[dict[str, Any]]:
                 "labels": {key: value for key, value in sorted(node.labels.items()) if key != "ray.io/node-id"},
                 "taints": dict(sorted(node.taints.items())),
                 "total": {name: from_units(node.total[name]) for name in names},
-                "used": {name: from_units(node.total[name] - free.get(name, 0)) for name in names},
+                "used": {name: from_units(outside.get(name, 0) + running.get(name, 0)) for name in names},
+                "outside": {name: from_units(outside[name]) for name in names if outside.get(name)},
+                "virtual_clusters": {
+                    name: {"has": from_units(shared[name]), "used": from_units(running.get(name, 0))}
+                    for name in names
+                    if shared.get(name)
+                },
             }
         )
     return rows

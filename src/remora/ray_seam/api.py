@@ -22,13 +22,14 @@ from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse
 from remora.model.selectors import LabelSelector
 from remora.model.taints import parse_taints, rare_resources
 from remora.model.virtual_clusters import VirtualCluster
-from remora.ray_seam import clusters, hooks
+from remora.ray_seam import hooks, run
 from remora.ray_seam.controller_actor import start_controller
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.living import follow_auth
+from remora.ray_seam.lookup import submissions
 from remora.ray_seam.objects import objects
-from remora.ray_seam.within import set_base
+from remora.ray_seam.within import base
 from remora.wire.options import Defaults
 
 _log = logging.getLogger("remora")
@@ -52,20 +53,20 @@ def init(
     ``virtual_cluster`` is a ``VirtualCluster``, a mapping or JSON: the whole job runs in it, once its minimum is reserved.
     """
     spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
-    defaults = Defaults.parse(label_selector, tolerations, labels)
+    defaults = Defaults.parse(**run.given(label_selector=label_selector, tolerations=tolerations, labels=labels))
     context, started = None, False
     if not ray.is_initialized() or args or ray_init:
         follow_auth(args[0] if args else ray_init.get("address"))
-        context, started = _connect(args, ray_init, labels)
+        with run.by_hand():
+            context, started = _connect(args, ray_init, labels)
     if started:
         defaults = replace(defaults, labels=())
     if started and labels is None:
         _log.warning("label selectors are ignored on a single-node Ray that was started here without labels")
         defaults = replace(defaults, label_selector=LabelSelector(), ignores_selectors=True)
+    inside = tuple(base)
     _attach(defaults)
-    if spec is not None:
-        set_base(None)
-        set_base(clusters.open_cluster(spec, None))
+    run.enter(spec, inside)
     return context
 
 
@@ -151,6 +152,13 @@ def status() -> dict[str, Any]:
     return answer
 
 
+def virtual_clusters() -> list[dict[str, Any]]:
+    """Every virtual cluster, parents first, with what it has, uses and may have; those that wait too."""
+    names = submissions()
+    found: list[dict[str, Any]] = ask(start_controller().clusters.remote())
+    return [{**row, "submission_id": names.get(row["job_id"])} for row in found]
+
+
 @dataclass(frozen=True)
 class Why:
     """One task, actor or placement group: its ``state``, where it is, or the ``reason`` why it is nowhere yet and the
@@ -226,17 +234,28 @@ def _id_of(what: Any) -> str:
 
 def connect(address: str | None) -> None:
     """Connect a command to the cluster that runs; no cluster is the user's mistake, not ours."""
+    if address is not None:
+        reach(address)
+    follow_auth(address)
     try:
-        if address is not None:
-            # Ray itself tries for minutes.
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host, int(port)), timeout=3).close()
-        follow_auth(address)
-        ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
+        with run.by_hand():  # a command is no part of a program, though it may be typed in one's shell
+            ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
     except (OSError, ValueError):
-        where = f"at {address}" if address else "here"
-        example = "start one, or give --address, for example 10.0.0.1:6379"
-        raise InvalidInputError(f"no Ray cluster answers {where}: {example}") from None
+        raise _no_cluster(address) from None
+
+
+def reach(address: str) -> None:
+    """Whether anybody listens there: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+    except (OSError, ValueError):
+        raise _no_cluster(address) from None
+
+
+def _no_cluster(address: str | None) -> InvalidInputError:
+    where = f"at {address}" if address else "here"
+    return InvalidInputError(f"no Ray cluster answers {where}: start one, or give --address, for example 10.0.0.1:6379")
 
 
 def find_node(node_id: str | None, address: str | None) -> str:

@@ -12,6 +12,7 @@ from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 from remora.seam.port import ACTOR, ENDED, GROUP, JOB, RUNNING, TASK, WAITING, Work
 
 _JOB, _ACTOR, _GROUP, _TASK, _OBJECT = 8, 32, 36, 48, 56
+_SUBMISSION = "job_submission_id"
 _NO_ACTOR = "f" * 24
 _MOST_TASKS = 10_000
 _TIMEOUT_SECONDS = 10
@@ -56,13 +57,7 @@ class Lookup:
         filters.job_filters.add(predicate=gcs_service_pb2.EQUAL, job_id=bytes.fromhex(job_id))
         groups = [group for group in self._groups() if group.job_id == job_id]
         tasks = [task for task in self._task_events(filters) if task.kind == TASK]
-        return [work for work in (*self._running_job(job_id), *actors, *groups, *tasks) if work.state != ENDED]
-
-    def _running_job(self, job_id: str) -> list[Work]:
-        """The job itself, while it runs."""
-        table = (gcs_pb2.JobTableData.FromString(data) for data in _accessor().get_job_table())
-        running = any(data.job_id.hex() == job_id and not data.is_dead for data in table)
-        return [Work(JOB, job_id, "", job_id, RUNNING, "RUNNING", ())] if running else []
+        return [*_running_job(job_id), *(work for work in (*actors, *groups, *tasks) if work.state != ENDED)]
 
     def _actor(self, actor_id: str) -> list[Work]:
         data = _accessor().get_actor_info(ActorID.from_hex(actor_id))
@@ -105,6 +100,22 @@ class Lookup:
         events = self._tasks.GetTaskEvents(request, timeout=_TIMEOUT_SECONDS).events_by_task
         ordered = sorted(events, key=lambda event: (event.task_id, event.attempt_number))
         return [_task(event) for event in ordered if event.HasField("task_info")]
+
+
+def submissions() -> dict[str, str]:
+    """Under which name jobs were submitted to the job server, by job id; those that were not are left out."""
+    named = ((job.job_id.hex(), job.config.metadata.get(_SUBMISSION, "")) for job in _jobs())
+    return {job_id: name for job_id, name in named if name}
+
+
+def _running_job(job_id: str) -> list[Work]:
+    """The job itself, while its driver runs: it may have nothing else, and its virtual clusters live as long."""
+    alive = any(job.job_id.hex() == job_id and not job.is_dead for job in _jobs())
+    return [Work(JOB, job_id, "", job_id, RUNNING, "RUNNING", ())] if alive else []
+
+
+def _jobs() -> list[Any]:
+    return [gcs_pb2.JobTableData.FromString(data) for data in _accessor().get_job_table()]
 
 
 def actor_from(data: Any, actor_id: str = "") -> Work:

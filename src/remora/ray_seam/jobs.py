@@ -1,0 +1,110 @@
+"""Ray's own jobs, over HTTP: submitted, looked at and stopped through its client, with its errors as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ray.job_submission import JobStatus, JobSubmissionClient
+
+from remora.errors import InvalidInputError, RemoraError, UnknownNameError
+from remora.ray_seam.api import reach
+from remora.ray_seam.living import follow_auth
+
+ENDED = (JobStatus.SUCCEEDED.value, JobStatus.FAILED.value, JobStatus.STOPPED.value)
+
+_POLL_SECONDS = 0.5
+_SHOWN = (
+    "submission_id",
+    "job_id",
+    "type",
+    "entrypoint",
+    "message",
+    "error_type",
+    "start_time",
+    "end_time",
+    "driver_exit_code",
+)
+
+
+class Jobs:
+    def __init__(self, address: str | None, headers: Mapping[str, str] | None = None, verify: bool | str = True) -> None:
+        if importlib.util.find_spec("aiohttp") is None:
+            raise RemoraError("Ray's job server and its client need more of Ray: pip install 'ray[default]'")
+        if address is not None:
+            os.environ["RAY_API_SERVER_ADDRESS"] = address  # the argument itself would lose against RAY_ADDRESS
+            if "://" not in address:
+                reach(address)
+        follow_auth(address)
+        logging.getLogger("ray.dashboard.modules.job.sdk").setLevel(logging.WARNING)
+        with _errors(address):
+            self._client = JobSubmissionClient(address, headers=dict(headers) if headers else None, verify=verify)
+
+    def submit(self, entrypoint: str, **options: Any) -> str:
+        with _errors(self._client.get_address()):
+            submitted: str = self._client.submit_job(entrypoint=entrypoint, **options)
+        return submitted
+
+    def info(self, job_id: str) -> dict[str, Any]:
+        with _errors(self._client.get_address(), job_id):
+            return _plain(self._client.get_job_info(job_id))
+
+    def all(self) -> list[dict[str, Any]]:
+        with _errors(self._client.get_address()):
+            return [_plain(info) for info in self._client.list_jobs()]
+
+    def logs(self, job_id: str) -> str:
+        with _errors(self._client.get_address(), job_id):
+            written: str = self._client.get_job_logs(job_id)
+        return written
+
+    def follow(self, job_id: str, write: Callable[[str], None]) -> dict[str, Any]:
+        """Hand on what the job writes, until it has ended."""
+
+        async def tail() -> None:
+            async for lines in self._client.tail_job_logs(job_id):
+                write(lines)
+
+        self.info(job_id)  # it is there
+        with _errors(self._client.get_address(), job_id):
+            asyncio.run(tail())
+        return self.ended(job_id)
+
+    def stop(self, job_id: str) -> bool:
+        with _errors(self._client.get_address(), job_id):
+            stopped: bool = self._client.stop_job(job_id)
+        return stopped
+
+    def ended(self, job_id: str) -> dict[str, Any]:
+        """Its last word, once it has."""
+        while (info := self.info(job_id))["status"] not in ENDED:
+            time.sleep(_POLL_SECONDS)
+        return info
+
+
+def _plain(info: Any) -> dict[str, Any]:
+    more = {"status": info.status.value, "metadata": info.metadata or {}, "runtime_env": info.runtime_env or {}}
+    return {**{name: getattr(info, name) for name in _SHOWN}, **more, "type": info.type.value}
+
+
+@contextlib.contextmanager
+def _errors(address: str | None, job_id: str = "") -> Iterator[None]:
+    where = f"at {address}" if address else "here"
+    try:
+        yield
+    except ConnectionError:
+        raise InvalidInputError(
+            f"no job server answers {where}: give --address, for example http://10.0.0.1:8265, or start Ray with its dashboard"
+        ) from None
+    except RuntimeError as error:
+        if "status code 404" in str(error) and job_id:
+            raise UnknownNameError(f"there is no job {job_id!r} {where}: see 'remora job list'") from None
+        raise RemoraError(str(error).split("Traceback", maxsplit=1)[0]) from None
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
