@@ -70,9 +70,11 @@ if TYPE_CHECKING:
         taint_node,
         untaint_node,
     )
+    from remora.ray_seam.infos import VirtualClusterInfo, VirtualNodeInfo
 
 __version__ = "0.1.0"
 
+_INFOS = ("VirtualClusterInfo", "VirtualNodeInfo")
 _LIVE = (
     "Why",
     "attach",
@@ -95,6 +97,10 @@ def __getattr__(name: str) -> Any:
         from remora.ray_seam import api
 
         return getattr(api, name)
+    if name in _INFOS:
+        from remora.ray_seam import infos
+
+        return getattr(infos, name)
     raise AttributeError(f"module 'remora' has no attribute {name!r}")
 
 
@@ -133,6 +139,8 @@ __all__ = [
     "Tolerations",
     "UnknownNameError",
     "VirtualCluster",
+    "VirtualClusterInfo",
+    "VirtualNodeInfo",
     "Why",
     "__version__",
     "actor_affinity",

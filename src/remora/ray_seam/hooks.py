@@ -27,7 +27,7 @@ from remora.model.resources import TOKEN_PREFIX, check_resource_name
 from remora.model.selectors import LabelSelector
 from remora.model.strategies import handle_id, parse_strategies
 from remora.model.taints import Tolerations
-from remora.ray_seam import blocking, clusters, names, travel
+from remora.ray_seam import blocking, clusters, introspection, names, travel
 from remora.ray_seam.late import LateGroup, create_later, late_key
 from remora.ray_seam.layer import Layer
 from remora.ray_seam.proxy import STOCK, CoreWorkerProxy, Ticket
@@ -37,6 +37,7 @@ from remora.wire.options import NEW_OPTIONS, Defaults, is_ours, rewrite_group
 
 _installed: list[Installation] = []  # at most one
 _MARK = "_remora_exported_by"
+_ABSENT = object()
 
 
 def current() -> Installation | None:
@@ -81,6 +82,9 @@ class Installation:
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
+        for owner, name, new in introspection.replacements():
+            self._replace(owner, name, new)
+        self._undo.append(introspection.with_state_api(self._replace))
 
     def undo(self) -> None:
         self.layer.stop()
@@ -96,9 +100,9 @@ class Installation:
             metadata.last_export_cluster_and_job = None
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
-        old = getattr(owner, name)
+        old = vars(owner).get(name, _ABSENT)
         setattr(owner, name, new)
-        self._undo.append(lambda: setattr(owner, name, old))
+        self._undo.append(functools.partial(_restore, owner, name, old))
 
     def _accept_options(self) -> None:
         """The tables that ``.options()`` and ``@ray.remote`` validate against."""
@@ -269,6 +273,13 @@ def _without_tokens(stock: Any) -> Any:
         return (line for line in stock(lines) if TOKEN_PREFIX not in line)
 
     return filter_autoscaler_events
+
+
+def _restore(owner: Any, name: str, old: Any) -> None:
+    if old is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, old)
 
 
 def _put_back(table: dict[str, Any], name: str, old: Any) -> None:

@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.model.groups import GroupRequest
 from remora.model.taints import rare_taints
-from remora.ray_seam import clusters
+from remora.ray_seam import clusters, raw
 from remora.ray_seam.hints import Hint, Hints
 from remora.ray_seam.proxy import Given, Ticket
 from remora.ray_seam.waiting import Waiting
@@ -123,7 +123,7 @@ class Layer:
         wanted = {class_token(class_id): set(nodes) for class_id, nodes in offer["nodes"].items()}
         while wanted and time.monotonic() < until:
             # The view that placement groups are placed by; others are a moment ahead of it or behind.
-            totals = ray._private.state.total_resources_per_node()
+            totals = raw.total_resources_per_node()
             wanted = {token: nodes for token, nodes in wanted.items() if any(token not in totals.get(n, {}) for n in nodes)}
             if wanted:
                 time.sleep(0.01)
@@ -133,7 +133,7 @@ class Layer:
         """A node affinity to a node that is not there: Ray says so itself. It is only asked about nodes not seen yet."""
         if not isinstance(strategy, NodeAffinitySchedulingStrategy) or strategy.node_id in self._alive:
             return False
-        self._alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        self._alive = {node["NodeID"] for node in raw.nodes() if node["Alive"]}
         return strategy.node_id not in self._alive
 
     def _what_waits(self, keys: list[str]) -> list[Any]:
