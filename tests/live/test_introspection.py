@@ -70,7 +70,7 @@ Looker: Any = ray.remote(num_cpus=0)(_Looker)
 
 
 def test_in_no_virtual_cluster_everything_is_as_in_ray_without_tokens(world: World) -> None:
-    assert tokens_in(raw.total_resources_per_node())  # there are some to hide
+    eventually(lambda: tokens_in(raw.total_resources_per_node()))  # there are some to hide
     shown = [nodes(), cluster_resources(), available_resources(), ray._private.state.total_resources_per_node()]
     assert tokens_in(shown) == []
     assert {node["NodeID"] for node in nodes() if node["Alive"]} >= set(world.ids.values())
@@ -135,7 +135,7 @@ def test_what_runs_is_not_available(two: VirtualClusterInfo, look: Any) -> None:
 
 
 def test_a_share_that_grows_is_seen(world: World, look: Any) -> None:
-    with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}, idle_seconds=0):
+    with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}, idle_seconds=1):
         info = cluster()
         assert (info.total_resources()["CPU"], info.max_resources()["CPU"]) == (1, 3)
         running = [look.remote(1.5) for _ in range(3)]

@@ -18,6 +18,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 import remora
 from remora import VirtualCluster
 
+pytest.importorskip("aiohttp", reason="the state API needs the dashboard of ray[default]")
+
 ONE = VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
 BIG = b"x" * 200_000  # too big to travel inside of a message
 LISTS = ("tasks", "actors", "placement_groups", "objects", "workers", "nodes", "jobs")
@@ -64,7 +66,8 @@ class Things:
 
     @property
     def tasks(self) -> set[str]:
-        return {f"{self.name}-task", f"{self.name}-call", f"{self.name}-in-group"}
+        created = f"{self.name}-actor:_Keeper.__init__"
+        return {created, f"{self.name}-task", f"{self.name}-call", f"{self.name}-in-group"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def inside(outside: Things) -> Iterator[Things]:
 
 
 def rows(table: str, **arguments: Any) -> list[dict[str, Any]]:
-    return [row.asdict() for row in getattr(state, f"list_{table}")(**arguments)]
+    return [vars(row) for row in getattr(state, f"list_{table}")(**arguments)]
 
 
 def user_tasks() -> set[str]:

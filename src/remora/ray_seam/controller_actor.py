@@ -23,7 +23,7 @@ from remora.ray_seam import hooks, raw
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.proxy import STOCK
 from remora.ray_seam.ray_port import RayPort
-from remora.seam.port import Work
+from remora.seam.port import JOB, Work
 from remora.wire.classes import ClassSpec, choice_from
 from remora.wire.fences import FENCE_SECONDS
 from remora.wire.groups import decode_group
@@ -214,7 +214,7 @@ class ControllerActor:
             ]
 
     def explain(self, id_or_name: str) -> list[dict[str, Any]]:
-        found = self._core.port.find(id_or_name)
+        found = [work for work in self._core.port.find(id_or_name) if work.kind != JOB]
         with self._lock:
             self._core.round()
             return [why_work(self._core, work) for work in found]

@@ -9,7 +9,7 @@ import ray
 from ray import ActorID, JobID, PlacementGroupID
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
-from remora.seam.port import ACTOR, ENDED, GROUP, RUNNING, TASK, WAITING, Work
+from remora.seam.port import ACTOR, ENDED, GROUP, JOB, RUNNING, TASK, WAITING, Work
 
 _JOB, _ACTOR, _GROUP, _TASK, _OBJECT = 8, 32, 36, 48, 56
 _NO_ACTOR = "f" * 24
@@ -67,7 +67,7 @@ class Lookup:
         actors = map(actor_from, self.actors_of(job_id))
         groups = self.groups_of(job_id)
         tasks = [task for task in map(_task, self.tasks_of(job_id)) if task.kind == TASK]
-        return [work for work in (*actors, *groups, *tasks) if work.state != ENDED]
+        return [*_job(job_id), *(work for work in (*actors, *groups, *tasks) if work.state != ENDED)]
 
     def _actor(self, actor_id: str) -> list[Work]:
         data = _accessor().get_actor_info(ActorID.from_hex(actor_id))
@@ -113,6 +113,11 @@ class Lookup:
         events = self._tasks.GetTaskEvents(request, timeout=_TIMEOUT_SECONDS).events_by_task
         ordered = sorted(events, key=lambda event: (event.task_id, event.attempt_number))
         return [event for event in ordered if event.HasField("task_info")]
+
+
+def _job(job_id: str) -> list[Work]:
+    found = next((row for row in ray._private.state.state.job_table() if row["JobID"] == job_id), None)
+    return [Work(JOB, job_id, "", job_id, ENDED if found["IsDead"] else RUNNING, "", ())] if found is not None else []
 
 
 def actor_from(data: Any, actor_id: str = "") -> Work:

@@ -63,6 +63,7 @@ TOUCHED = (
     Name("ray._private.state", "state.total_resources_per_node", "the same; and what placement groups are placed by"),
     Name("ray._private.state", "state.available_resources_per_node", "the same"),
     Name("ray._private.state", "state._gen_placement_group_info", "bundles without tokens", ("placement_group_info",)),
+    Name("ray._private.state", "state.job_table", "whether a job still runs"),
     Name("ray._private.state", "state.get_max_resources_from_cluster_config", "what the autoscaler may add"),
     Name("ray.runtime_context", "RuntimeContext.get_assigned_resources", "without tokens"),
     Name("ray.util.scheduling_strategies", "NodeAffinitySchedulingStrategy.__init__", "takes virtual nodes", ("node_id",)),
