@@ -169,6 +169,7 @@ def test_the_tree_can_be_walked_both_ways(two: VirtualClusterInfo, look: Any) ->
 def test_a_cluster_that_is_gone_says_so(world: World) -> None:
     with VirtualCluster(**TWO):
         info = cluster()
+        assert info.total_resources()["CPU"] == 2  # it has been seen, so that its absence is news
     eventually(lambda: info.cluster_id() not in looking.tree().by_id)
     with pytest.raises(UnknownNameError, match=f"no virtual cluster '{info.cluster_id()}' any more"):
         info.total_resources()
