@@ -19,8 +19,7 @@ from remora.wire.leases import CLUSTER_LABEL
 
 _TASK = 48  # an object's id begins with the id of the task that made it; all in hexadecimal digits
 _ACTOR = 16  # where a task's id goes on with the id of its actor
-_NO_ACTOR = "f" * 24
-_DRIVER = "f" * 40  # and the job
+_NO_ACTOR = "f" * 24  # and then the job: a task or a driver
 
 
 class Belonging:
