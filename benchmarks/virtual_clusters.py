@@ -91,7 +91,7 @@ def growth(task: Any, controller: Any) -> tuple[float, float]:
         refs = [task.remote() for _ in range(200)]
         first = 0.0
         while True:
-            total = ray.get(controller.shares.remote())[-1]["total"].get("CPU", 0)
+            total = ray.get(controller.look_clusters.remote())[-1]["total"].get("CPU", 0)
             first = first or (time.perf_counter() - began if total else 0.0)
             if total >= CPUS:
                 break

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         taint_node,
         untaint_node,
     )
+    from remora.ray_seam.infos import VirtualClusterInfo, VirtualNodeInfo
 
 __version__ = "0.1.0"
 
@@ -133,6 +134,7 @@ _HOMES = {
         "SchedulingPolicy",
         "VirtualCluster",
     ),
+    "remora.ray_seam.infos": ("VirtualClusterInfo", "VirtualNodeInfo"),
     "remora.ray_seam.api": (
         "Why",
         "attach",
@@ -199,6 +201,8 @@ __all__ = [
     "Tolerations",
     "UnknownNameError",
     "VirtualCluster",
+    "VirtualClusterInfo",
+    "VirtualNodeInfo",
     "Why",
     "__version__",
     "actor_affinity",

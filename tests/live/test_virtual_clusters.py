@@ -17,7 +17,7 @@ from tests.live.conftest import World, eventually, line_of, run_driver, waits
 
 from remora import FixedSizeNode, FixedSizeNodes, In, VirtualCluster
 from remora.errors import InvalidInputError, InvalidVirtualClusterError
-from remora.ray_seam import clusters
+from remora.ray_seam import clusters, within
 from remora.ray_seam.ray_port import RayPort
 from remora.wire.tokens import share_of_token, share_token
 
@@ -48,7 +48,7 @@ def is_gone(cluster_id: str) -> bool:
 @contextlib.contextmanager
 def inside(**spec: Any) -> Iterator[str]:
     with VirtualCluster(**spec):
-        yield str(clusters.peek())
+        yield str(within.peek())
 
 
 @ray.remote
@@ -96,12 +96,12 @@ def nest(levels: int) -> int:
 
 @ray.remote
 def which() -> str | None:
-    return clusters.current()
+    return within.current()
 
 
 class _Idler:
     def which(self) -> str | None:
-        return clusters.current()
+        return within.current()
 
     def nested(self) -> str | None:
         found: str | None = ray.get(which.remote())
@@ -138,9 +138,9 @@ def test_everything_that_is_nested_is_confined(world: World):
     with inside(flexible_resource_max={"CPU": 2}) as vc:
         idler = Idler.remote()
         assert ray.get([which.remote(), idler.which.remote(), idler.nested.remote()], timeout=60) == [vc, vc, vc]
-        outside = clusters.current()
+        outside = within.current()
     assert outside == vc
-    assert clusters.current() is None
+    assert within.current() is None
     assert ray.get(which.remote(), timeout=60) is None
 
 

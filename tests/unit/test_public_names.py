@@ -62,6 +62,8 @@ WANT = [
 
 # These import Ray when they are first used; tests/live uses them.
 LIVE = [
+    "VirtualClusterInfo",
+    "VirtualNodeInfo",
     "Why",
     "attach",
     "detach",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from remora.controller.journal import Journal
 from remora.controller.leases import Leases
+from remora.controller.looking import root_row
 from remora.controller.memory import Memory, Overrides
 from remora.controller.roster import Roster
 from remora.controller.sharing import Sharing
@@ -118,6 +119,12 @@ class Controller:
         if self.now() - self._observed_at > _FRESH_SECONDS:
             self._take_over(self.port.observe())
         return self.sharing.create(spec, parent, job_id, priority, tolerations, idle)
+
+    def look_clusters(self) -> list[dict[str, Any]]:
+        """The root and every virtual cluster, as they are now; for those who look often, so nothing is decided."""
+        if self.now() - self._observed_at > _FRESH_SECONDS:
+            self._take_over(self.port.observe())
+        return [root_row(self.cluster), *self.sharing.tree()]
 
     def hear(self) -> None:
         """Between rounds: what the feeds told, and what follows from it for leases."""

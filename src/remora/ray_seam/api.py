@@ -22,7 +22,7 @@ from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse
 from remora.model.selectors import LabelSelector
 from remora.model.taints import parse_taints, rare_resources
 from remora.model.virtual_clusters import VirtualCluster
-from remora.ray_seam import hooks, run
+from remora.ray_seam import hooks, raw, run
 from remora.ray_seam.controller_actor import start_controller
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
@@ -273,7 +273,7 @@ def _command(node_id: str, command: str, set_: Labels, drop: tuple[str, ...]) ->
 def _attach(defaults: Defaults) -> None:
     controller = start_controller()
     head: Mapping[str, str] = next(
-        (node["Labels"] for node in ray.nodes() if "node:__internal_head__" in node["Resources"]), {}
+        (node["Labels"] for node in raw.nodes() if "node:__internal_head__" in node["Resources"]), {}
     )
     installation = hooks.install(replace(defaults, rare=rare_resources(head)))
     plain = installation.layer.plain.spec
@@ -293,4 +293,4 @@ def ask(reference: Any) -> Any:
 
 def _is_local(args: tuple[Any, ...], ray_init: Mapping[str, Any]) -> bool:
     address = args[0] if args else ray_init.get("address") or os.environ.get("RAY_ADDRESS")
-    return address in (None, "local") and len(ray.nodes()) == 1
+    return address in (None, "local") and len(raw.nodes()) == 1

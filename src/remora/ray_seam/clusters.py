@@ -1,18 +1,11 @@
-"""The virtual cluster that this process is in: the job's own, the task's or the actor's, and those entered with ``with``.
-
-A task is told by a hidden argument, an actor by a label of its own in GCS, asked for when it first matters. Threads that have
-entered none are in the one that the main thread has entered: libraries start threads of their own.
-"""
+"""Virtual clusters as users make them: ``with VirtualCluster(...)``, and what their work takes of them."""
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import json
 import logging
-import threading
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -20,10 +13,11 @@ import ray
 from remora.errors import InvalidVirtualClusterError
 from remora.model.requests import plain_term
 from remora.model.virtual_clusters import VNODE_LABEL, VirtualCluster
+from remora.ray_seam import within
 from remora.ray_seam.ray_port import RayPort
-from remora.ray_seam.within import base
+from remora.ray_seam.within import Scope
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import CLUSTER_LABEL, share_token
+from remora.wire.tokens import share_token
 
 _POLL_SECONDS = 0.2
 _TELL_SECONDS = 2.0
@@ -35,44 +29,7 @@ class VirtualClusterTimeoutError(TimeoutError):
     """The minimum of a virtual cluster was not reserved in time; its place in the queue is given back."""
 
 
-@dataclass
-class Scope:
-    """One that was entered here. ``used`` when anything was submitted in it."""
-
-    cluster_id: str
-    cancel: bool
-    used: bool = False
-    token: Any = None
-    refs: list[Any] = field(default_factory=list)
-
-
-_entered: contextvars.ContextVar[tuple[Scope, ...]] = contextvars.ContextVar("remora_clusters", default=())
-_ambient: list[Scope] = []
 _open: dict[int, Scope] = {}
-
-
-def current() -> str | None:
-    """The id of the virtual cluster that work submitted now belongs to; None is the whole cluster."""
-    scopes = _entered.get() or _ambient
-    if scopes:
-        scopes[-1].used = True
-        return scopes[-1].cluster_id
-    if not base:
-        base.append(_of_this_actor())
-    return base[0]
-
-
-def peek() -> str | None:
-    """The same, for somebody who only looks."""
-    scopes = _entered.get() or _ambient
-    return scopes[-1].cluster_id if scopes else current()
-
-
-def forget() -> None:
-    """The process is detached."""
-    base.clear()
-    _ambient.clear()
-    _entered.set(())
 
 
 def enter(spec: VirtualCluster) -> VirtualCluster:
@@ -82,19 +39,14 @@ def enter(spec: VirtualCluster) -> VirtualCluster:
             f"{spec!r} is in use already: a VirtualCluster that was entered is one cluster until its `with` ends; make another "
             "VirtualCluster(...) with the same arguments"
         )
-    scope = Scope(open_cluster(spec, current()), spec.cancel)
-    _open[id(spec)] = scope
-    scope.token = _entered.set((*_entered.get(), scope))
-    if threading.current_thread() is threading.main_thread():
-        _ambient.append(scope)
+    scope = _open[id(spec)] = Scope(open_cluster(spec, within.current()), spec.cancel)
+    within.enter(scope)
     return spec
 
 
 def leave(spec: VirtualCluster) -> None:
     scope = _open.pop(id(spec))
-    _entered.set(tuple(each for each in _entered.get() if each is not scope))
-    if scope in _ambient:
-        _ambient.remove(scope)
+    within.leave(scope)
     _controller().close_cluster.remote(scope.cluster_id, not scope.used, scope.cancel)
 
 
@@ -157,14 +109,6 @@ def _named(cluster_id: str, spec: ClassSpec) -> frozenset[str]:
 def _spec(cluster_id: str) -> VirtualCluster:
     data = RayPort().get(f"vc/{cluster_id}")
     return VirtualCluster.parse(json.loads(data)["spec"]) if data else VirtualCluster()
-
-
-def _of_this_actor() -> str | None:
-    actor_id = ray.get_runtime_context().get_actor_id() if ray.is_initialized() else None
-    if actor_id is None:
-        return None
-    found = RayPort().find(actor_id)
-    return found[0].labels.get(CLUSTER_LABEL) if found else None
 
 
 def _tolerations() -> Any:

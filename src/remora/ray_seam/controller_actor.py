@@ -19,7 +19,7 @@ from remora.controller.why import why_waiting, why_work
 from remora.model.labels import Labels
 from remora.model.resources import Resources
 from remora.model.virtual_clusters import VirtualCluster
-from remora.ray_seam import hooks
+from remora.ray_seam import hooks, raw
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.ray_port import RayPort
 from remora.ray_seam.tickets import STOCK
@@ -184,10 +184,9 @@ class ControllerActor:
             self._core.round()
             return self._core.sharing.tree()
 
-    def shares(self) -> list[dict[str, Any]]:
-        """As ``clusters``, by what is known already."""
+    def look_clusters(self) -> list[dict[str, Any]]:
         with self._lock:
-            return self._core.sharing.tree()
+            return self._core.look_clusters()
 
     def want(self, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
         """What is on its way in virtual clusters."""
@@ -255,7 +254,7 @@ class ControllerActor:
             ]
 
     def explain(self, id_or_name: str) -> list[dict[str, Any]]:
-        found = self._core.port.find(id_or_name)
+        found = [work for work in self._core.port.find(id_or_name) if work.kind != JOB]
         with self._lock:
             self._core.round()
             return [why_work(self._core, work) for work in found if work.kind != JOB]
@@ -280,7 +279,7 @@ def _spec(data: bytes) -> ClassSpec:
 
 def start_controller() -> Any:
     """The controller of this cluster; whoever comes first starts it, and two at once get the same one."""
-    head = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and "node:__internal_head__" in node["Resources"])
+    head = next(node["NodeID"] for node in raw.nodes() if node["Alive"] and "node:__internal_head__" in node["Resources"])
     options: dict[str, Any] = {
         "name": CONTROLLER,
         "namespace": NAMESPACE,

@@ -11,7 +11,7 @@ from typing import Any
 from ray._private.auto_init_hook import auto_init_ray
 from ray.util.placement_group import PlacementGroup
 
-from remora.ray_seam import clusters
+from remora.ray_seam import within
 from remora.ray_seam.late import LateGroup, create_later, late_key
 from remora.ray_seam.layer import Layer
 from remora.ray_seam.tickets import Ticket
@@ -29,7 +29,7 @@ def create_group(
     """The group; or, while it fits nowhere, the handle of one to be. ``creating`` says what each bundle takes."""
     options = {name: kwargs.pop(name, None) for name in _NEW_OPTIONS}
     auto_init_ray()
-    request = replace(rewrite_group(bundles, strategy, options, layer.defaults), cluster=clusters.current())
+    request = replace(rewrite_group(bundles, strategy, options, layer.defaults), cluster=within.current())
 
     def attempt() -> Any:
         """The group, or why there is none yet."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import ray
 
+from remora.ray_seam import raw
 from remora.ray_seam.fence import SharedFence
 from remora.ray_seam.kv import Kv
 from remora.ray_seam.tickets import RETRIES, Ticket
@@ -41,7 +42,7 @@ class _Fence:
             self._data, self._fence = data, read_fence(data)
         if not self._fence.classes:
             return None
-        held = ray.get_runtime_context().get_assigned_resources()
+        held = raw.assigned_resources()
         return next((found for name in held if (found := class_of_token(name)) in self._fence.classes), None)
 
     def is_full(self, cluster_id: str | None) -> bool:
@@ -108,7 +109,7 @@ def _relay(stream: Any) -> Iterator[Any]:
 
 def _options() -> dict[str, Any]:
     """The resources of the running task, as options for the same again."""
-    held = {name: amount for name, amount in ray.get_runtime_context().get_assigned_resources().items() if not is_token(name)}
+    held = {name: amount for name, amount in raw.assigned_resources().items() if not is_token(name)}
     options: dict[str, Any] = {"num_cpus": held.pop("CPU", 0)}
     if "GPU" in held:
         options["num_gpus"] = held.pop("GPU")

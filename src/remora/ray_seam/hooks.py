@@ -23,11 +23,10 @@ from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
 
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
-from remora.ray_seam import blocking, travel
+from remora.ray_seam import blocking, introspection, travel, within
 from remora.ray_seam.proxy import CoreWorkerProxy
 from remora.ray_seam.shim import ray_with, view_of
 from remora.ray_seam.tickets import STOCK, Ticket
-from remora.ray_seam.within import base
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -90,6 +89,9 @@ class Installation:
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
+        for owner, name, new in introspection.replacements():
+            self._replace(owner, name, new)
+        self._undo.append(introspection.with_state_api(self._replace))
 
     @functools.cached_property
     def layer(self) -> Layer:
@@ -104,7 +106,7 @@ class Installation:
     def undo(self) -> None:
         if self._layer is not None:
             self._layer.stop()
-        base.clear()
+        within.forget()
         while self._undo:
             self._undo.pop()()
         # What was exported with the layer in it is exported again, without.
@@ -116,7 +118,7 @@ class Installation:
             metadata.last_export_cluster_and_job = None
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
-        old = getattr(owner, name, _MISSING)
+        old = vars(owner).get(name, _MISSING)
         setattr(owner, name, new)
         self._undo.append(lambda: delattr(owner, name) if old is _MISSING else setattr(owner, name, old))
 

@@ -15,7 +15,7 @@ from remora.errors import InvalidStrategyError
 from remora.model.groups import GroupRequest
 from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
-from remora.ray_seam import clusters
+from remora.ray_seam import clusters, within
 from remora.ray_seam.hints import Hint, Hints
 from remora.ray_seam.tickets import Given, Ticket
 from remora.ray_seam.waiting import Waiting
@@ -122,7 +122,7 @@ class Layer:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""
         if self.defaults.rare:
             ticket = self._for_rare(ticket, resources)
-        cluster_id = clusters.current()
+        cluster_id = within.current()
         if cluster_id is None:
             return {self._token(ticket): TAKEN}
         ticket = self._within(ticket, cluster_id)
@@ -132,11 +132,11 @@ class Layer:
 
     def cluster(self) -> str | None:
         """The virtual cluster that work submitted now belongs to."""
-        return clusters.current()
+        return within.current()
 
     def with_share(self, resources: dict[str, float]) -> dict[str, float]:
         """What work with a lease takes: in a virtual cluster of its share too."""
-        cluster_id = clusters.current()
+        cluster_id = within.current()
         return resources if cluster_id is None else {**resources, **clusters.shares(cluster_id, None, resources)}
 
     def _token(self, ticket: Ticket) -> str:
@@ -168,7 +168,7 @@ class Layer:
         context = ray.get_runtime_context()
         keys = rare_taints((name for name, amount in demand.items() if amount), self.defaults.rare)
         ask = asked.ask(kind, held, demand, namespace or context.namespace, keys)
-        text = encode_ask(ask._replace(request=replace(ask.request, cluster=clusters.current())))
+        text = encode_ask(ask._replace(request=replace(ask.request, cluster=within.current())))
         slot, node_id = ray.get(self.controller().place.remote(text, context.get_job_id()))
         return Given(slot, node_id, {LEASE_LABEL: slot, REQUEST_LABEL: text})
 
@@ -191,7 +191,7 @@ class Layer:
         wanted = {class_token(class_id): set(nodes) for class_id, nodes in offer["nodes"].items()}
         while wanted and time.monotonic() < until:
             # The view that placement groups are placed by; others are a moment ahead of it or behind.
-            totals = ray._private.state.total_resources_per_node()
+            totals = raw.total_resources_per_node()
             wanted = {token: nodes for token, nodes in wanted.items() if any(token not in totals.get(n, {}) for n in nodes)}
             if wanted:
                 time.sleep(0.01)
@@ -201,7 +201,7 @@ class Layer:
         """A node affinity to a node that is not there: Ray says so itself. It is only asked about nodes not seen yet."""
         if not isinstance(strategy, NodeAffinitySchedulingStrategy) or strategy.node_id in self._alive:
             return False
-        self._alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        self._alive = {node["NodeID"] for node in raw.nodes() if node["Alive"]}
         return strategy.node_id not in self._alive
 
     def _what_waits(self, keys: list[str]) -> list[Any]:

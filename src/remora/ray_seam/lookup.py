@@ -50,13 +50,24 @@ class Lookup:
         request = gcs_service_pb2.KillActorViaGcsRequest(actor_id=bytes.fromhex(actor_id), force_kill=True, no_restart=False)
         stub.KillActorViaGcs(request, timeout=_TIMEOUT_SECONDS)
 
-    def _job(self, job_id: str) -> list[Work]:
+    def actors_of(self, job_id: str) -> list[Any]:
+        """GCS's own entries of the actors of a job, dead ones too."""
         table = _accessor().get_actor_table(JobID.from_hex(job_id), None)
-        actors = [actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table]
+        return [gcs_pb2.ActorTableData.FromString(data) for data in table]
+
+    def tasks_of(self, job_id: str) -> list[Any]:
+        """GCS's own entries of the tasks of a job, an entry an attempt."""
         filters = gcs_service_pb2.GetTaskEventsRequest.Filters(exclude_driver=True)
         filters.job_filters.add(predicate=gcs_service_pb2.EQUAL, job_id=bytes.fromhex(job_id))
-        groups = [group for group in self._groups() if group.job_id == job_id]
-        tasks = [task for task in self._task_events(filters) if task.kind == TASK]
+        return self._events(filters)
+
+    def groups_of(self, job_id: str) -> list[Work]:
+        return [group for group in self._groups() if group.job_id == job_id]
+
+    def _job(self, job_id: str) -> list[Work]:
+        actors = map(actor_from, self.actors_of(job_id))
+        groups = self.groups_of(job_id)
+        tasks = [task for task in map(_task, self.tasks_of(job_id)) if task.kind == TASK]
         return [*_running_job(job_id), *(work for work in (*actors, *groups, *tasks) if work.state != ENDED)]
 
     def _actor(self, actor_id: str) -> list[Work]:
@@ -90,6 +101,9 @@ class Lookup:
         return [_group(gcs_pb2.PlacementGroupTableData.FromString(data)) for data in _accessor().get_placement_group_table()]
 
     def _task_events(self, filters: Any) -> list[Work]:
+        return [_task(event) for event in self._events(filters)]
+
+    def _events(self, filters: Any) -> list[Any]:
         """Every attempt is an entry of its own, oldest first."""
         if self._tasks is None:
             from ray._private.gcs_utils import create_gcs_channel
@@ -99,7 +113,7 @@ class Lookup:
         request = gcs_service_pb2.GetTaskEventsRequest(limit=_MOST_TASKS, filters=filters)
         events = self._tasks.GetTaskEvents(request, timeout=_TIMEOUT_SECONDS).events_by_task
         ordered = sorted(events, key=lambda event: (event.task_id, event.attempt_number))
-        return [_task(event) for event in ordered if event.HasField("task_info")]
+        return [event for event in ordered if event.HasField("task_info")]
 
 
 def submissions() -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import ray
@@ -81,10 +81,16 @@ TOUCHED = (
     Name("ray._private.worker", "_post_init_hooks", "what ``ray.init`` calls when it is connected"),
     Name("ray._private.worker", "filter_autoscaler_events", "lines about unfulfillable requests"),
     Name("ray._private.worker", "_global_node", "whether this process started the cluster, and where its session lies"),
-    Name("ray._private.state", "total_resources_per_node", "what placement groups are placed by"),
+    Name("ray._private.state", "state.node_table", "ray.nodes(), narrowed to a virtual cluster"),
+    Name("ray._private.state", "state.total_resources_per_node", "the same; and what placement groups are placed by"),
+    Name("ray._private.state", "state.available_resources_per_node", "the same"),
+    Name("ray._private.state", "state._gen_placement_group_info", "bundles without tokens", ("placement_group_info",)),
+    Name("ray._private.state", "state.get_max_resources_from_cluster_config", "what the autoscaler may add"),
+    Name("ray.runtime_context", "RuntimeContext.get_assigned_resources", "without tokens"),
+    Name("ray.util.scheduling_strategies", "NodeAffinitySchedulingStrategy.__init__", "takes virtual nodes", ("node_id",)),
+    Name("ray._private.internal_api", "node_stats", "the objects that the workers of a node know", ("include_memory_info",)),
     Name("ray._private.state", "state._connect_and_get_accessor", "the tables of actors and placement groups"),
     Name("ray._raylet", "GlobalStateAccessor.get_actor_table", "actors by job and by name"),
-    Name("ray._raylet", "GlobalStateAccessor.get_job_table", "which jobs still run"),
     Name("ray._raylet", "GlobalStateAccessor.get_actor_info", "one actor"),
     Name("ray._raylet", "GlobalStateAccessor.get_job_table", "whether a job still runs"),
     Name("ray._private.worker", "Worker.get_objects", "where ray.get waits", ("object_refs", "timeout")),
@@ -100,11 +106,24 @@ TOUCHED = (
     Name("ray._private.gcs_pubsub", "GcsAioJobSubscriber", "the feed of jobs"),
 )
 _WHEN_CONNECTED = "global_worker."
+STATE_API = (
+    Name(
+        "ray.util.state.api",
+        "StateApiClient._make_http_get_request",
+        "every question to the state API",
+        ("endpoint", "params", "timeout", "_explain"),
+    ),
+    Name("ray.util.state.common", "TaskSummaries.to_summary_by_func_name", "a summary of some tasks", ("tasks",)),
+    Name("ray.util.state.common", "ActorSummaries.to_summary", "a summary of some actors", ("actors",)),
+    Name("ray.util.state.common", "ObjectSummaries.to_summary", "a summary of some objects", ("objects",)),
+    Name("ray.util.state.common", "RAY_MAX_LIMIT_FROM_API_SERVER", "the most rows that one may ask for"),
+)
+"""Touched when somebody imports Ray's state API, which not every installation of Ray can."""
 
 
-def probe() -> None:
+def probe(touched: Iterable[Name] = TOUCHED) -> None:
     """Raise IncompatibleRayError naming the first touched name that this Ray does not have as expected."""
-    for name in TOUCHED:
+    for name in touched:
         if name.path.startswith(_WHEN_CONNECTED) and not ray.is_initialized():
             continue
         try:

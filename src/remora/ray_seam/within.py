@@ -1,6 +1,19 @@
-"""Which virtual cluster the running task belongs to: all that a worker has to know before it submits anything itself."""
+"""The virtual cluster that this process is in: the job's own, the task's or the actor's, and those entered with ``with``.
+
+A task is told by a hidden argument, an actor by a label of its own in GCS, asked for when it first matters. Threads that have
+entered none are in the one that the main thread has entered: libraries start threads of their own. Workers import this module
+when they start, so it needs little.
+"""
 
 from __future__ import annotations
+
+import contextvars
+import threading
+from dataclasses import dataclass
+
+import ray
+
+from remora.wire.tokens import CLUSTER_LABEL
 
 CLUSTER = "__remora_cluster__"
 """A hidden argument: the virtual cluster that a task runs in."""
@@ -9,5 +22,62 @@ base: list[str | None] = []
 """What this process is in when it has entered nothing: the driver's job, or the task that runs. Empty when nobody has said."""
 
 
+@dataclass(slots=True)
+class Scope:
+    """One that was entered here. ``used`` when anything was submitted in it."""
+
+    cluster_id: str
+    cancel: bool
+    used: bool = False
+
+
+_entered: contextvars.ContextVar[tuple[Scope, ...]] = contextvars.ContextVar("remora_clusters", default=())
+_ambient: list[Scope] = []
+
+
 def set_base(cluster_id: str | None) -> None:
     base[:] = [cluster_id]
+
+
+def current() -> str | None:
+    """The id of the virtual cluster that work submitted now belongs to; None is the whole cluster."""
+    scopes = _entered.get() or _ambient
+    if scopes:
+        scopes[-1].used = True
+        return scopes[-1].cluster_id
+    if not base:
+        base.append(_of_this_actor())
+    return base[0]
+
+
+def peek() -> str | None:
+    """The same, for somebody who only looks."""
+    scopes = _entered.get() or _ambient
+    return scopes[-1].cluster_id if scopes else current()
+
+
+def enter(scope: Scope) -> None:
+    _entered.set((*_entered.get(), scope))
+    if threading.current_thread() is threading.main_thread():
+        _ambient.append(scope)
+
+
+def leave(scope: Scope) -> None:
+    _entered.set(tuple(each for each in _entered.get() if each is not scope))
+    if scope in _ambient:
+        _ambient.remove(scope)
+
+
+def forget() -> None:
+    """The process is detached."""
+    base.clear()
+    _ambient.clear()
+    _entered.set(())
+
+
+def _of_this_actor() -> str | None:
+    from remora.ray_seam.ray_port import RayPort
+
+    actor_id = ray.get_runtime_context().get_actor_id() if ray.is_initialized() else None
+    found = RayPort().find(actor_id) if actor_id is not None else []
+    return found[0].labels.get(CLUSTER_LABEL) if found else None

@@ -7,6 +7,8 @@ stands wherever a virtual cluster has a share of a node; its work takes as much 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from remora.model.resources import TOKEN_PREFIX, UNIT
 
 _CLASS = f"{TOKEN_PREFIX}class/"
@@ -69,3 +71,8 @@ def is_real(name: str) -> bool:
 def is_in_group(name: str) -> bool:
     """Whether a resource is what a placement group has reserved: work that asks for it goes into that group."""
     return _IN_GROUP in name
+
+
+def without_tokens(amounts: Mapping[str, float]) -> dict[str, float]:
+    """As users see them: what a placement group has reserved of a token is hidden too."""
+    return {name: amount for name, amount in amounts.items() if not name.startswith(TOKEN_PREFIX)}

@@ -1,0 +1,93 @@
+"""What in Ray's tables belongs to a virtual cluster: told by tokens, by an actor's label, and by the ids of Ray, which contain
+the id of whatever made a thing.
+
+Ids of virtual clusters are used again, so the job has to be the same too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray._private.internal_api import node_stats
+
+from remora.ray_seam import raw
+from remora.ray_seam.looking import Tree
+from remora.ray_seam.lookup import Lookup
+from remora.wire.classes import cluster_of_work
+from remora.wire.tokens import CLUSTER_LABEL
+
+_TASK = 48  # an object's id begins with the id of the task that made it; all in hexadecimal digits
+_ACTOR = 16  # where a task's id goes on with the id of its actor
+_NO_ACTOR = "f" * 24  # and then the job: a task or a driver
+
+
+class Belonging:
+    """The ids of what belongs to virtual clusters of one job. With ``drivers`` also what the driver itself made, and what is
+    too old to be told."""
+
+    def __init__(self, cluster_ids: set[str], job_id: str, *, drivers: bool, lookup: Lookup) -> None:
+        self.job_id = job_id
+        self._drivers = drivers
+        self._tasks: set[str] = set()
+        self._others: set[str] = set()
+        self._actors: set[str] = set()
+        self._workers: set[str] = set()
+        groups = [group for group in lookup.groups_of(job_id) if cluster_of_work(_names(group.shapes)) in cluster_ids]
+        self._groups = {group.work_id for group in groups}
+        for actor in lookup.actors_of(job_id):
+            if actor.labels.get(CLUSTER_LABEL) in cluster_ids:
+                self._actors.add(actor.actor_id.hex())
+                self._workers.add(actor.address.worker_id.hex())
+        for event in lookup.tasks_of(job_id):
+            info = event.task_info
+            mine = cluster_of_work(info.required_resources) in cluster_ids or info.placement_group_id.hex() in self._groups
+            (self._tasks if mine else self._others).add(event.task_id.hex())
+            if mine and event.state_updates.worker_id:
+                self._workers.add(event.state_updates.worker_id.hex())
+
+    def has_task(self, task_id: str) -> bool:
+        actor_id = task_id[_ACTOR:]
+        if not actor_id.startswith(_NO_ACTOR):
+            return actor_id in self._actors
+        if task_id in self._tasks:
+            return True
+        return self._drivers and task_id not in self._others and task_id.endswith(self.job_id)
+
+    def has_actor(self, actor_id: str) -> bool:
+        return actor_id in self._actors
+
+    def has_group(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def has_object(self, object_id: str) -> bool:
+        return self.has_task(object_id[:_TASK])
+
+    def has_worker(self, worker_id: str) -> bool:
+        """The driver's own id begins with that of its job."""
+        is_driver = worker_id == self.job_id + "f" * (len(worker_id) - len(self.job_id))
+        return worker_id in self._workers or (is_driver and self._drivers)
+
+
+def belonging_to(cluster_id: str, tree: Tree) -> Belonging:
+    """To a virtual cluster and those inside of it. What a driver does is its job's, not that of a cluster inside."""
+    row = tree.get(cluster_id)
+    lookup = Lookup(ray.get_runtime_context().gcs_address)
+    return Belonging(tree.family(cluster_id), row["job_id"], drivers=row["parent"] is None, lookup=lookup)
+
+
+def object_sizes() -> dict[str, int]:
+    """Every object that any worker refers to, and its size in bytes."""
+    sizes: dict[str, int] = {}
+    for node in raw.nodes():
+        if node["Alive"]:
+            stats = node_stats(node["NodeManagerAddress"], node["NodeManagerPort"], include_memory_info=True)
+            for worker in stats.core_workers_stats:
+                for known in worker.object_refs:
+                    object_id = known.object_id.hex()
+                    sizes[object_id] = max(sizes.get(object_id, 0), known.object_size)
+    return sizes
+
+
+def _names(shapes: Any) -> list[str]:
+    return [name for shape in shapes for name in shape]

@@ -1,0 +1,160 @@
+"""What a process is shown of the cluster: its virtual cluster if it is in one, and never a token.
+
+``replacements`` are made by ``hooks``. Workers import this module when they start: what only those who look need is imported
+when they do.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import importlib.machinery
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import ray
+from ray._private.state import state
+from ray.runtime_context import RuntimeContext
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from remora.ray_seam import within
+from remora.wire.fences import ROOT
+from remora.wire.tokens import without_tokens
+
+_STATE_API = "ray.util.state.api"
+
+_instead: contextvars.ContextVar[str | None] = contextvars.ContextVar("remora_viewed", default=None)
+
+
+def viewed() -> str | None:
+    """The virtual cluster that is shown; None is the whole cluster."""
+    instead = _instead.get()
+    if instead is not None:
+        return None if instead == ROOT else instead
+    return within.peek() if ray.is_initialized() else None
+
+
+@contextmanager
+def viewing(cluster_id: str) -> Iterator[None]:
+    """For somebody who looks at another cluster than the one he is in."""
+    token = _instead.set(cluster_id)
+    try:
+        yield
+    finally:
+        _instead.reset(token)
+
+
+def replacements() -> list[tuple[Any, str, Any]]:
+    """Owner, name, what is there instead. ``ray.cluster_resources`` and its siblings all ask the one ``state``."""
+    return [
+        *((state, name, _narrowed(getattr(state, name))) for name in _TABLES),
+        (state, "_gen_placement_group_info", _with_plain_bundles(state._gen_placement_group_info)),
+        (RuntimeContext, "get_assigned_resources", _plain(RuntimeContext.get_assigned_resources)),
+        (RuntimeContext, "current_cluster", _current_cluster),
+        (RuntimeContext, "current_node", _current_node),
+        (NodeAffinitySchedulingStrategy, "__init__", _with_physical_node(NodeAffinitySchedulingStrategy.__init__)),
+    ]
+
+
+_TABLES = ("node_table", "total_resources_per_node", "available_resources_per_node")
+
+
+def with_state_api(replace: Callable[[Any, str, Any], None]) -> Callable[[], None]:
+    """Narrows Ray's state API as soon as it is there; what it returns ends the wait. Importing it takes 0.2 s, which no worker
+    should pay that does not ask."""
+
+    def narrow(module: ModuleType) -> None:
+        from remora.ray_seam import names, state_api
+
+        names.probe(names.STATE_API)
+        replace(module.StateApiClient, "_make_http_get_request", state_api.narrowed(module.StateApiClient))
+
+    if _STATE_API in sys.modules:
+        narrow(sys.modules[_STATE_API])
+        return lambda: None
+    finder = _WhenImported(_STATE_API, narrow)
+    sys.meta_path.insert(0, finder)
+    return finder.stop
+
+
+class _WhenImported:
+    """Finds one module as it would be found anyway, and has a word with it once it is there."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if fullname != self._name:
+            return None
+        self.stop()
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self._then(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def stop(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+def _narrowed(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def table() -> Any:
+        from remora.ray_seam import looking
+
+        return getattr(looking, stock.__name__)(viewed())
+
+    return table
+
+
+def _plain(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def get_assigned_resources(context: Any) -> dict[str, float]:
+        return without_tokens(stock(context))
+
+    return get_assigned_resources
+
+
+def _with_plain_bundles(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def _gen_placement_group_info(placement_group_info: Any) -> dict[str, Any]:
+        info: dict[str, Any] = stock(placement_group_info)
+        return {**info, "bundles": {index: without_tokens(bundle) for index, bundle in info["bundles"].items()}}
+
+    return _gen_placement_group_info
+
+
+def _with_physical_node(stock: Any) -> Any:
+    """``ray.nodes()`` names virtual nodes, so an affinity to one of them has to work."""
+
+    @functools.wraps(stock)
+    def create(strategy: Any, node_id: Any, *args: Any, **kwargs: Any) -> None:
+        from remora.ray_seam.looking import physical
+
+        stock(strategy, physical(node_id), *args, **kwargs)
+
+    return create
+
+
+def _current_cluster(_: RuntimeContext) -> Any:
+    """The virtual cluster that this process is in, as a ``VirtualClusterInfo``; the root where it is in none."""
+    from remora.ray_seam.infos import VirtualClusterInfo
+
+    return VirtualClusterInfo(viewed() or ROOT)
+
+
+def _current_node(_: RuntimeContext) -> Any:
+    """The virtual node that this process is in, as a ``VirtualNodeInfo``; the physical one where it is in none."""
+    from remora.ray_seam.infos import current_node
+
+    return current_node(viewed() or ROOT)
