@@ -15,7 +15,7 @@ from remora.errors import InvalidStrategyError
 from remora.model.groups import GroupRequest
 from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
-from remora.ray_seam import clusters, within
+from remora.ray_seam import clusters, raw, within
 from remora.ray_seam.hints import Hint, Hints
 from remora.ray_seam.tickets import Given, Ticket
 from remora.ray_seam.waiting import Waiting
