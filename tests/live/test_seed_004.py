@@ -1,0 +1,171 @@
+"""The virtual cluster proposal as it is typed there, and Ray's libraries inside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from tests.live.conftest import World, eventually, line_of, run_driver, waits
+from tests.live.test_virtual_clusters import Idler, inside, sampled, timed, tree, used
+
+import remora
+from remora import PACK, STRICT_SPREAD, FixedSizeNode, FixedSizeNodes, VirtualCluster
+from remora.ray_seam.ray_port import RayPort
+
+
+@contextlib.contextmanager
+def two_nodes(world: World) -> Iterator[None]:
+    """Two nodes with four CPUs each, and nothing else to run on."""
+    others = [world.ids[name] for name in ("head", "a", "b")]
+    with world.extra("raylet1", num_cpus=4), world.extra("raylet2", num_cpus=4):
+        for node_id in others:
+            remora.taint_node(node_id, {"walk": "through"})
+        try:
+            yield
+        finally:
+            for node_id in others:
+                remora.untaint_node(node_id, ["walk"])
+
+
+def shown(world: World, cluster_id: str) -> dict[str, tuple[float, float]]:
+    """Total and available CPUs of the virtual nodes, by the node that they lie on."""
+    rows = tree().get(cluster_id, {"nodes": []})["nodes"]
+    return {world.name(row["node_id"]): (row["total"]["CPU"], row["total"]["CPU"] - row["used"].get("CPU", 0)) for row in rows}
+
+
+def test_the_walk_through_state_by_state(world: World):
+    with two_nodes(world):
+        nodes = FixedSizeNodes(nodes=[FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], scheduling_policy=STRICT_SPREAD)
+        with inside(fixed_size_nodes=[nodes]) as vc:
+            assert shown(world, vc) == {"raylet1": (1, 1), "raylet2": (1, 1)}
+            first = timed.options(num_cpus=1).remote(8)
+            eventually(lambda: sum(free for _, free in shown(world, vc).values()) == 1)
+            second = timed.options(num_cpus=1).remote(8)
+            eventually(lambda: shown(world, vc) == {"raylet1": (1, 0), "raylet2": (1, 0)})
+            third = timed.options(num_cpus=1).remote(0)
+            assert waits(third)
+            ray.get([first, second, third], timeout=60)
+        eventually(lambda: vc not in tree())
+        for view in RayPort().observe().nodes:
+            if view.node_id in (world.ids["raylet1"], world.ids["raylet2"]):
+                assert view.available["CPU"] == 4
+
+
+def test_gang_scheduling_of_actors_by_a_job(world: World):
+    code = """
+        import remora
+        from remora import *
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False, virtual_cluster=VirtualCluster(
+            fixed_size_nodes=[FixedSizeNodes(nodes=[
+                FixedSizeNode(resources={"CPU": 1}, labels={"bundle_index": "0"}),
+                FixedSizeNode(resources={"CPU": 1}, labels={"bundle_index": "1"})], scheduling_policy=STRICT_SPREAD)]))
+        @ray.remote
+        class Actor:
+            def node(self):
+                return ray.get_runtime_context().get_node_id()
+        actors = []
+        for i in range(2):
+            actors.append(Actor.options(num_cpus=1, node_labels={"bundle_index": In(str(i))}).remote())
+        print(len(set(ray.get([actor.node.remote() for actor in actors]))), flush=True)
+    """
+    driver = run_driver(world, code)
+    assert line_of(driver) == "2\n"
+    driver.communicate(timeout=30)
+
+
+def test_a_gpu_gang_borrows_the_cpus_that_it_does_not_name(world: World):
+    nodes = [FixedSizeNode(resources={"accel": 0.5}), FixedSizeNode(resources={"accel": 0.25})]
+    vc = VirtualCluster(fixed_size_nodes=[FixedSizeNodes(nodes=nodes, scheduling_policy=PACK)])
+    remora.untaint_node(world.ids["gpu"], ["gpu_node"])
+    try:
+        with vc:
+            ref = timed.options(num_cpus=1, resources={"accel": 0.5}).remote(0)
+            assert ray.get(ref, timeout=60)
+    finally:
+        remora.taint_node(world.ids["gpu"], {"gpu_node": "true"})
+
+
+def test_two_datasets_side_by_side(world: World):
+    with inside(flexible_resource_min={"CPU": 5}, flexible_resource_max={"CPU": 5}):
+        train_dataset_vc = VirtualCluster(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4})
+        with train_dataset_vc:
+            train = [timed.remote(0.1) for _ in range(8)]
+        validation_dataset_vc = VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+        with validation_dataset_vc:
+            validation = [timed.remote(0.1) for _ in range(2)]
+        assert len(ray.get(train + validation, timeout=60)) == 10
+
+
+def test_the_json_of_the_proposal_is_a_spec(world: World):
+    nodes = '[{"resources": {"CPU": 1}}, {"resources": {"CPU": 1}}]'
+    text = f'{{"fixed_size_nodes": [{{"nodes": {nodes}, "scheduling_policy": "STRICT_SPREAD"}}]}}'
+    with VirtualCluster.parse(text):
+        (row,) = [row for row in tree().values() if row["state"] == "READY"]
+        assert row["spec"]["fixed_size_nodes"][0]["scheduling_policy"] == "STRICT_SPREAD"
+        assert json.dumps(row)
+
+
+def test_actors_with_affinity_stay_in_their_cluster(world: World):
+    from remora import actor_affinity, label_not_in
+
+    lonely = actor_affinity(label_not_in("role", ["lonely"], False))
+    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], STRICT_SPREAD)
+    with inside(fixed_size_nodes=[nodes]) as vc:
+        lies = {row["node_id"] for row in tree()[vc]["nodes"]}
+        make = Idler.options(num_cpus=0.5, labels={"role": "lonely"}, scheduling_strategy=lonely)
+        actors = [make.remote() for _ in range(3)]
+        assert {*ray.get([actor.node.remote() for actor in actors[:2]], timeout=60)} == lies
+        assert waits(actors[2].node.remote())
+        ray.kill(actors[0])
+        assert ray.get(actors[2].node.remote(), timeout=60) in lies
+        for actor in actors[1:]:
+            ray.kill(actor)
+
+
+def test_ray_data_runs_inside(world: World):
+    import ray.data
+
+    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc, sampled(vc) as seen:
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        total = ray.data.range(200, override_num_blocks=8).map(lambda row: {"id": row["id"] * 2}).sum("id")
+    assert total == 200 * 199
+    assert 0 < max(seen) <= 2
+
+
+def test_ray_tune_runs_inside(world: World, tmp_path: Path):
+    from ray import tune
+
+    def trial(config: dict[str, Any]) -> dict[str, Any]:
+        return {"score": config["x"] ** 2}
+
+    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc, sampled(vc) as seen:
+        tuner = tune.Tuner(
+            trial,
+            param_space={"x": tune.grid_search([1, 2, 3])},
+            run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+        )
+        scores = sorted(result.metrics["score"] for result in tuner.fit())
+    assert scores == [1, 4, 9]
+    assert 0 < max(seen) <= 2
+    eventually(lambda: used(vc) == 0)
+
+
+@pytest.mark.parametrize("spec", [{}, '{"flexible_resource_max": {"CPU": 1}}', VirtualCluster()])
+def test_every_form_of_a_spec_is_taken_by_init(world: World, spec: Any):
+    parsed = VirtualCluster.parse(spec)
+    code = f"""
+        import remora
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False, virtual_cluster={parsed.to_dict()!r})
+        @ray.remote
+        def one():
+            return 1
+        print(ray.get(one.remote()), flush=True)
+    """
+    driver = run_driver(world, code)
+    assert line_of(driver) == "1\n"
+    driver.communicate(timeout=30)
