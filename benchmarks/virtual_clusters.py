@@ -75,12 +75,12 @@ def clusters_in_flight(controller: Any, job_id: str) -> float:
     for _ in range(GANGS):
         made = controller.create_cluster.remote(text, None, job_id, 0, [], 5.0)
         if last is not None:
-            controller.close_cluster.remote(last, True, False)
+            controller.close_cluster.remote(last, True)
         look = ray.get(made)
         while look["state"] == "QUEUED":
             look = ray.get(controller.look_cluster.remote(look["cluster_id"]))
         last = look["cluster_id"]
-    ray.get(controller.close_cluster.remote(last, True, False))
+    ray.get(controller.close_cluster.remote(last, True))
     return GANGS / (time.perf_counter() - began)
 
 

@@ -332,6 +332,20 @@ def test_a_controller_that_is_killed_keeps_every_limit(world: World):
     assert max(seen) == 2
 
 
+def test_with_cancel_its_work_is_stopped_at_the_end(world: World):
+    with inside(flexible_resource_max={"CPU": 2}, cancel=True) as vc:
+        refs = [timed.remote(60) for _ in range(4)]
+        actor = Idler.options(num_cpus=0).remote()
+        ray.get(actor.node.remote(), timeout=60)
+        eventually(lambda: used(vc) == 2)
+    for ref in refs:
+        with pytest.raises(ray.exceptions.RayError):
+            ray.get(ref, timeout=30)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(actor.node.remote(), timeout=30)
+    eventually(lambda: is_gone(vc))
+
+
 BAD = [
     ({"flexible_resource_min": {"CPU": -1}}, "negative"),
     ({"flexible_resource_min": {"CPU": "many"}}, "not a number"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import json
 import logging
 import time
 from typing import Any
 
 import ray
+from ray.exceptions import ActorHandleNotFoundError
 
 from remora.errors import InvalidVirtualClusterError
 from remora.model.requests import plain_term
@@ -21,6 +22,7 @@ from remora.wire.tokens import share_token
 
 _POLL_SECONDS = 0.2
 _TELL_SECONDS = 2.0
+_FRESH_SECONDS = 20.0
 
 _log = logging.getLogger("remora")
 
@@ -30,6 +32,7 @@ class VirtualClusterTimeoutError(TimeoutError):
 
 
 _open: dict[int, Scope] = {}
+_specs: dict[str, tuple[float, VirtualCluster, dict[ClassSpec, frozenset[str]]]] = {}
 
 
 def enter(spec: VirtualCluster) -> VirtualCluster:
@@ -47,7 +50,18 @@ def enter(spec: VirtualCluster) -> VirtualCluster:
 def leave(spec: VirtualCluster) -> None:
     scope = _open.pop(id(spec))
     within.leave(scope)
-    _controller().close_cluster.remote(scope.cluster_id, not scope.used, scope.cancel)
+    for made in scope.made:
+        _stop(made)
+    _controller().close_cluster.remote(scope.cluster_id, not scope.used)
+
+
+def _stop(made: Any) -> None:
+    """A task by its results, or an actor by its id."""
+    if isinstance(made, ray.ActorID):
+        with contextlib.suppress(ActorHandleNotFoundError):
+            ray._private.worker.global_worker.core_worker.kill_actor(made, True)
+    elif made:
+        ray.cancel(made[0], force=True, recursive=True)
 
 
 def open_cluster(spec: VirtualCluster, parent: str | None) -> str:
@@ -73,7 +87,7 @@ def open_cluster(spec: VirtualCluster, parent: str | None) -> str:
             time.sleep(_POLL_SECONDS)
             look = _ask(controller.look_cluster.remote(cluster_id))
     except BaseException:
-        _ask(controller.close_cluster.remote(cluster_id, True, False))
+        _ask(controller.close_cluster.remote(cluster_id, True))
         raise
     if told:
         _log.warning("virtual cluster %s is ready after %.0f s", cluster_id, time.monotonic() - began)
@@ -88,27 +102,38 @@ def shares(cluster_id: str, spec: ClassSpec | None, resources: dict[str, float])
     return taken
 
 
-@functools.lru_cache(maxsize=4096)
 def _named(cluster_id: str, spec: ClassSpec) -> frozenset[str]:
     """The resources of the fixed-size nodes that a selector tells from the others; none where it does not."""
     if not any(choice.selector.terms for choice in spec.choices):
         return frozenset()
-    nodes = [node for nodes in _spec(cluster_id).fixed_size_nodes for node in nodes.nodes]
+    known, named = _known(cluster_id)
+    if spec not in named:
+        named[spec] = _resources_selected(known, spec)
+    return named[spec]
+
+
+def _resources_selected(cluster: VirtualCluster, spec: ClassSpec) -> frozenset[str]:
+    nodes = [node for nodes in cluster.fixed_size_nodes for node in nodes.nodes]
     keys = {key for node in nodes for key, _ in node.labels}
-    named: set[str] = set()
+    found: set[str] = set()
     for choice in spec.choices:
         terms = [term for term in choice.selector.terms if term.key in keys]
         by_id = any(term.key == VNODE_LABEL for term in choice.selector.terms)
         for node in nodes:
             if (terms or by_id) and all(term.matches(dict(node.labels)) for term in terms):
-                named |= set(node.resources)
-    return frozenset(named)
+                found |= set(node.resources)
+    return frozenset(found)
 
 
-@functools.lru_cache(maxsize=1024)
-def _spec(cluster_id: str) -> VirtualCluster:
-    data = RayPort().get(f"vc/{cluster_id}")
-    return VirtualCluster.parse(json.loads(data)["spec"]) if data else VirtualCluster()
+def _known(cluster_id: str) -> tuple[VirtualCluster, dict[ClassSpec, frozenset[str]]]:
+    """Its spec, and what was worked out about it; read again sooner than a name is used for another cluster."""
+    found = _specs.get(cluster_id)
+    now = time.monotonic()
+    if found is None or now - found[0] > _FRESH_SECONDS:
+        data = RayPort().get(f"vc/{cluster_id}")
+        spec = VirtualCluster.parse(json.loads(data)["spec"]) if data else VirtualCluster()
+        found = _specs[cluster_id] = (now, spec, {})
+    return found[1], found[2]
 
 
 def _tolerations() -> Any:

@@ -174,7 +174,7 @@ class ControllerActor:
         with self._lock:
             return self._core.sharing.look(cluster_id)
 
-    def close_cluster(self, cluster_id: str, unused: bool, cancel: bool) -> None:
+    def close_cluster(self, cluster_id: str, unused: bool) -> None:
         with self._lock:
             self._core.sharing.close(cluster_id, unused=unused)
         self._soon()
@@ -198,11 +198,13 @@ class ControllerActor:
             self._core.sharing.steer()
         self._soon()
 
+    @_frequent
     def wait_in(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:
         with self._lock:
             self._core.sharing.wait(worker_id, cluster_id, node_id, Resources.parse(amounts))
         self._soon()
 
+    @_frequent
     def go_on(self, worker_id: str) -> None:
         with self._lock:
             self._core.sharing.go_on(worker_id)

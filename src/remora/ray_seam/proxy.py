@@ -17,6 +17,7 @@ from ray import Language
 from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from remora.ray_seam import within
 from remora.ray_seam.tickets import RETRIES, STOCK, Given, Ticket
 from remora.ray_seam.within import CLUSTER
 from remora.wire.tokens import CLUSTER_LABEL, TAKEN, lease_token
@@ -80,6 +81,12 @@ class CoreWorkerProxy:
         if (retries != _USUAL_RETRIES or cluster_id is not None) and call[at["language"]] == Language.PYTHON:
             hidden = [] if retries == _USUAL_RETRIES else [RETRIES, retries]
             call[at["args"]] = [*call[at["args"]], *hidden, *([] if cluster_id is None else [CLUSTER, cluster_id])]
+        made = self._submit(call, at)
+        if cluster_id is not None:
+            within.keep(made)
+        return made
+
+    def _submit(self, call: list[Any], at: dict[str, int]) -> Any:
         ticket = call[at["label_selector"]]
         if isinstance(ticket, Ticket) and ticket.lease is not None:
             lease = self._lease(call, at)
@@ -104,6 +111,13 @@ class CoreWorkerProxy:
         cluster_id = self._layer.cluster()
         if cluster_id is not None and ticket is not STOCK:
             call[at["labels"]] = {**(call[at["labels"]] or {}), CLUSTER_LABEL: cluster_id}
+        actor_id = self._create(call, at)
+        if cluster_id is not None:
+            within.keep(actor_id)
+        return actor_id
+
+    def _create(self, call: list[Any], at: dict[str, int]) -> Any:
+        ticket = call[at["label_selector"]]
         lease = self._lease(call, at) if isinstance(ticket, Ticket) and ticket.lease is not None else None
         if lease is not None:
             # Only to be placed: it does not hold the token, so when it dies it needs it again, and we decide anew.

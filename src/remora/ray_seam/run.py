@@ -133,7 +133,7 @@ def _close() -> None:
     """At once, not one way: what comes instead may need what this one has."""
     closing, _run.cluster_id = _run.cluster_id, None
     if closing is not None and _run.owner == _run.job_id:
-        ray.get(ray.get_actor(CONTROLLER, namespace=NAMESPACE).close_cluster.remote(closing, True, False))
+        ray.get(ray.get_actor(CONTROLLER, namespace=NAMESPACE).close_cluster.remote(closing, True))
 
 
 def _set(variables: Mapping[str, str | None]) -> None:

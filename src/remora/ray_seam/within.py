@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import ray
 
@@ -24,11 +25,12 @@ base: list[str | None] = []
 
 @dataclass(slots=True)
 class Scope:
-    """One that was entered here. ``used`` when anything was submitted in it."""
+    """One that was entered here. ``used`` when anything was submitted in it; ``made`` is what, if it is stopped in the end."""
 
     cluster_id: str
     cancel: bool
     used: bool = False
+    made: list[Any] = field(default_factory=list)
 
 
 _entered: contextvars.ContextVar[tuple[Scope, ...]] = contextvars.ContextVar("remora_clusters", default=())
@@ -48,6 +50,13 @@ def current() -> str | None:
     if not base:
         base.append(_of_this_actor())
     return base[0]
+
+
+def keep(made: Any) -> None:
+    """This was submitted in the current one."""
+    scopes = _entered.get() or _ambient
+    if scopes and scopes[-1].cancel:
+        scopes[-1].made.append(made)
 
 
 def peek() -> str | None:
