@@ -115,7 +115,7 @@ def test_who_waits_is_shown_and_ctrl_c_gives_the_place_back(world: World, tmp_pa
         assert (large["state"], large["min"], large["total"]["CPU"]) == ("READY", {"CPU": 4}, 4)
         words = ["--virtual-cluster", json.dumps(TOO_LARGE), "--priority", "5"]
         with running(world, tmp_path / "2", HOLD, *words) as second:
-            eventually(lambda: second.wrote("number 1 in the queue"), timeout=30)
+            eventually(lambda: second.wrote("position 1 in the queue"), timeout=30)
             (row,) = shown(world, "queue")
             assert (row["position"], row["priority"], row["min"]) == (1, 5, {"CPU": 2})
             assert row["reason"] in second.errors.read_text()

@@ -238,7 +238,6 @@ def test_nothing_that_runs_in_the_background_connects_a_driver_again_that_has_sh
         kept = remora.put("x", labels={"kind": "x"})
         threads = {thread.name: thread for thread in threading.enumerate() if thread.name.startswith("remora-")}
         noted = hooks.current().layer.waiting._noted
-        assert noted
         ray.shutdown()
         for name in ("remora-late-group", "remora-objects"):
             threads.pop(name).join(30)

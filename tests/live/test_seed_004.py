@@ -43,9 +43,9 @@ def test_the_walk_through_state_by_state(world: World):
         nodes = FixedSizeNodes(nodes=[FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], scheduling_policy=STRICT_SPREAD)
         with inside(fixed_size_nodes=[nodes]) as vc:
             assert shown(world, vc) == {"raylet1": (1, 1), "raylet2": (1, 1)}
-            first = timed.options(num_cpus=1).remote(8)
+            first = timed.options(num_cpus=1).remote(4)
             eventually(lambda: sum(free for _, free in shown(world, vc).values()) == 1)
-            second = timed.options(num_cpus=1).remote(8)
+            second = timed.options(num_cpus=1).remote(4)
             eventually(lambda: shown(world, vc) == {"raylet1": (1, 0), "raylet2": (1, 0)})
             third = timed.options(num_cpus=1).remote(0)
             assert waits(third)

@@ -40,7 +40,7 @@ class Shares(RuleBasedStateMachine):
         except InvalidVirtualClusterError:
             return
         self.most[made] = least + more
-        self.parents[made] = parent
+        self.parents = {vc: above for vc, above in self.parents.items() if above != made} | {made: parent}
 
     @precondition(lambda self: self.living())
     @rule(which=st.integers(0, 20), count=st.integers(1, 9), size=st.sampled_from([0.5, 1, 2]))

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from remora.controller.clusters import Clusters, Record, Units
+from remora.controller.cluster_memory import Record
+from remora.controller.clusters import Clusters, Units
 from remora.controller.returned import Returned
 from remora.controller.steering import Steering, Tokens
 from remora.kernel.shares import bump
@@ -77,8 +78,11 @@ class Apportion:
                 if units > target and shares.get(token, 0) + round(held * UNIT) < highest:
                     self._keep(node_id, view, token, units, target)
                     continue
+            if held and not self._clusters.may_have_work(owner[0] if owner is not None else ""):
+                self._steering.let_go(node_id, token)
+                held, units = 0.0, units + round(held * UNIT)
             if units > target:
-                changes[token] = from_units(target) + (held if record is not None else 0.0)
+                changes[token] = from_units(target) + held
         if changes:
             self._steering.write(node_id, changes)
             now = self._actual(view)

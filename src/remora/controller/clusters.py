@@ -6,54 +6,33 @@ their owner. What a share is used for is observed, never told: nothing is asked 
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
+from remora.controller.cluster_memory import CLOSED, KEY, Record, encode, restore, stored
 from remora.controller.returned import Returned
 from remora.errors import UnknownNameError
 from remora.kernel import shares
 from remora.kernel.calling_back import Place, call_back
 from remora.kernel.cycle import Scheduler
-from remora.kernel.observing import grow_for, observe_use, own_total, put_back
+from remora.kernel.observing import grow_for, observe_use, own_total
 from remora.kernel.reserving import leave
 from remora.kernel.tree import QUEUED, READY, VCluster, VNode
-from remora.kernel.workloads import Host
-from remora.model.requests import NodeClass, plain_term
+from remora.model.requests import NodeClass
 from remora.model.resources import EMPTY, UNIT, Resources
 from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import NodeView, Port
-from remora.wire.classes import ClassSpec, choice_from, cluster_of_class
+from remora.wire.classes import ClassSpec, cluster_of_class
 from remora.wire.tokens import class_of_token, is_real, share_of_token, share_token
 
 Note = Callable[[str, str, str], None]
 Units = dict[str, int]
 
-CLOSED = "CLOSED"
-
-_KEY = "vc/"
 _COOL_SECONDS = 30.0
 _KEPT_SECONDS = 600.0
 _LINGER_SECONDS = 0.5
-
-
-class Record:
-    """One virtual cluster and whose it is. ``busy_at`` is when it last had work waiting or grew."""
-
-    __slots__ = ("busy_at", "idle_seconds", "job_id", "saved", "vcluster")
-
-    def __init__(self, vcluster: VCluster, job_id: str, idle_seconds: float, now: float) -> None:
-        self.vcluster = vcluster
-        self.job_id = job_id
-        self.idle_seconds = idle_seconds
-        self.busy_at = now
-        self.saved = b""
-
-    @property
-    def state(self) -> str:
-        return CLOSED if self.vcluster.closing else self.vcluster.state
 
 
 class Clusters:
@@ -66,6 +45,7 @@ class Clusters:
         self._now = now
         self.records: dict[str, Record] = {}
         self._cooling: dict[str, float] = {}
+        self._seen: set[str] = set()  # the names that stand on any node
         self.called_back: dict[Place, Units] = {}
         self._used: dict[tuple[str, str], Units] = {}  # by cluster and node: what its work holds, in the last report
 
@@ -107,7 +87,7 @@ class Clusters:
         for record in [record for record in self.records.values() if record.job_id == job_id]:
             if record.vcluster.cluster_id in self.records:
                 record.job_id = ""
-                self.close(record.vcluster.cluster_id, unused=True)
+                self.close(record.vcluster.cluster_id, unused=False)
 
     def want(self, spec: ClassSpec, demand: Resources, count: int) -> None:
         """So many of this are waiting, or on their way."""
@@ -123,9 +103,12 @@ class Clusters:
     def observe(self, views: Iterable[NodeView], held: Callable[[str, str], float]) -> None:
         """How much of every share is in use."""
         self._used.clear()
+        self._seen.clear()
         for view in views:
             for name, total in view.total.items():
                 found = share_of_token(name)
+                if found is not None:
+                    self._seen.add(found[0])
                 if found is not None and found[0] in self.records:
                     units = round((total - view.available.get(name, 0.0) - held(view.node_id, name)) * UNIT)
                     if units > 0:
@@ -137,6 +120,11 @@ class Clusters:
                 record.busy_at = self._now()
             for number in self._numbers(record):
                 observe_use(record.vcluster, number, self.running(cluster_id, self._node_id(number)))
+
+    def may_have_work(self, cluster_id: str) -> bool:
+        """Whether anything may be queued that wants its share: not once it is closed and has given everything back."""
+        record = self.records.get(cluster_id)
+        return record is not None and (record.state != CLOSED or any(record.vcluster.vnodes()))
 
     def places(self) -> list[tuple[str, str]]:
         """Where any work of a virtual cluster runs."""
@@ -232,34 +220,15 @@ class Clusters:
     def save(self) -> None:
         """Before any token is raised: what was promised is known to whoever comes after us."""
         for cluster_id, record in self.records.items():
-            data = self._encode(record)
+            data = encode(record, self._node_id)
             if data != record.saved:
-                self._port.put(_KEY + cluster_id, data)
+                self._port.put(KEY + cluster_id, data)
                 record.saved = data
 
     def remember(self) -> None:
         """What a controller before us had given."""
-        found = [(key.removeprefix(_KEY), json.loads(self._port.get(key) or b"{}")) for key in self._port.keys(_KEY)]
-        for cluster_id, body in sorted(found, key=lambda pair: pair[1].get("order", 0)):
-            if not body:
-                continue
-            parent = self.records[body["parent"]].vcluster if body["parent"] in self.records else None
-            tolerations = choice_from([], body["tolerations"], [], None).tolerations
-            spec = VirtualCluster.parse(body["spec"])
-            order = self._scheduler.next_order()
-            vcluster = VCluster(cluster_id, spec, parent, body["priority"], order, tolerations)
-            vcluster.state, vcluster.closing = body["state"], body["closing"]
-            self._cluster.tree.add(vcluster)
-            self._cluster.tree.made += 1
-            if vcluster.state == QUEUED:
-                self._scheduler.queue.append(vcluster)
-            record = self.records[cluster_id] = Record(vcluster, body["job"], body["idle"], self._now())
-            record.saved = self._port.get(_KEY + cluster_id) or b""
-            for slot, node_id, source, total in body["vnodes"]:
-                node = self._cluster.nodes.by_id.get(node_id)
-                if node is not None:
-                    above = parent.fixed[source] if parent is not None and source is not None else None
-                    put_back(self._cluster, vcluster, slot, Host(parent, node.number, above), total)
+        for cluster_id, data in stored(self._port):
+            self.records[cluster_id] = restore(self._scheduler, self.records, cluster_id, data, self._now())
         self._scheduler.mend()
 
     def why(self, record: Record) -> str:
@@ -319,7 +288,7 @@ class Clusters:
         cluster_id = record.vcluster.cluster_id
         self._scheduler.destroy_cluster(record.vcluster)
         del self.records[cluster_id]
-        self._port.put(_KEY + cluster_id, None)
+        self._port.put(KEY + cluster_id, None)
         self._cooling[cluster_id] = self._now() + _COOL_SECONDS
         self._note("cluster", cluster_id, what)
 
@@ -327,10 +296,8 @@ class Clusters:
         """Names are used again, after a while: Ray never forgets a kind of task, and each name makes new kinds."""
         for cluster_id in [each for each, until in self._cooling.items() if until < self._now()]:
             del self._cooling[cluster_id]
-        number = 1
-        while f"vc{number}" in self.records or f"vc{number}" in self._cooling:
-            number += 1
-        return f"vc{number}"
+        taken = {*self.records, *self._cooling, *self._seen}
+        return next(name for number in itertools.count(1) if (name := f"vc{number}") not in taken)
 
     def reserved(self, vcluster: VCluster) -> None:
         """One that waited, or had lost nodes, has its minimum."""
@@ -357,35 +324,6 @@ class Clusters:
 
     def _node_id(self, number: int) -> str:
         return self._cluster.nodes.at(number).node_id
-
-    def _encode(self, record: Record) -> bytes:
-        vcluster = record.vcluster
-        parent = vcluster.parent
-        body: Mapping[str, Any] = {
-            "spec": vcluster.spec.to_dict(),
-            "parent": parent.cluster_id if parent is not None else None,
-            "job": record.job_id,
-            "priority": vcluster.priority,
-            "order": vcluster.order,
-            "idle": record.idle_seconds,
-            "state": vcluster.state,
-            "closing": vcluster.closing,
-            "tolerations": [plain_term(term) for term in vcluster.tolerations.terms],
-            "vnodes": [
-                [_slot(vnode), self._node_id(vnode.node), _source(vnode), dict(sorted(vnode.total.items()))]
-                for vnode in vcluster.vnodes()
-            ],
-        }
-        return json.dumps(body, separators=(",", ":")).encode()
-
-
-def _slot(vnode: VNode) -> int | None:
-    return vnode.cluster.fixed.index(vnode) if vnode.fixed else None
-
-
-def _source(vnode: VNode) -> int | None:
-    """Which of the parent's fixed-size nodes it lies on."""
-    return _slot(vnode.host.fixed) if vnode.host.fixed is not None else None
 
 
 def waiting_in_clusters(

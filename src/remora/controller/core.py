@@ -238,6 +238,7 @@ class Controller:
             self.leases.see_all(self.port.find(None))
             if first:
                 self.sharing.clusters.remember()
+                self.sharing.observe(self.nodes)
                 self.leases.remember()
             for job_id in {record.job_id for record in self.sharing.clusters.records.values()} - {""}:
                 if not any(work.kind == JOB and work.state != ENDED for work in self.port.find(job_id)):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from remora.controller.apportion import Apportion
-from remora.controller.clusters import CLOSED, Clusters, Record, Units, waiting_in_clusters
+from remora.controller.cluster_memory import CLOSED, Record
+from remora.controller.clusters import Clusters, Units, waiting_in_clusters
 from remora.controller.returned import Returned
 from remora.controller.roster import Roster
 from remora.controller.steering import Note, Steering, Tokens
@@ -164,12 +165,14 @@ class Sharing:
     def tokens(self) -> frozenset[str]:
         """The share tokens of living clusters that are held somewhere."""
         owned = ((name, share_of_token(name)) for name in self._steering.held_names())
-        return frozenset(name for name, owner in owned if owner is not None and self._may_have_work(owner[0]))
+        return frozenset(name for name, owner in owned if owner is not None and self.clusters.may_have_work(owner[0]))
 
     def tree(self) -> list[dict[str, Any]]:
         """Every virtual cluster, parents first; not those that are closed and have given everything back."""
         return [
-            self.describe(record) for cluster_id, record in self.clusters.records.items() if self._may_have_work(cluster_id)
+            self.describe(record)
+            for cluster_id, record in self.clusters.records.items()
+            if self.clusters.may_have_work(cluster_id)
         ]
 
     def describe(self, record: Record) -> dict[str, Any]:
@@ -259,11 +262,6 @@ class Sharing:
 
     def _selects(self, spec: ClassSpec, vnode: VNode) -> bool:
         return any(admits(choice, labels_of(self._cluster, vnode)) for choice in spec.choices)
-
-    def _may_have_work(self, cluster_id: str) -> bool:
-        """Whether anything may be queued that wants its share: not once it is closed and has given everything back."""
-        record = self.clusters.records.get(cluster_id)
-        return record is not None and (record.state != CLOSED or any(record.vcluster.vnodes()))
 
     def _drop_classes(self) -> None:
         """The classes of a cluster that is gone are nobody's."""

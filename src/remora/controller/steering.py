@@ -156,6 +156,13 @@ class Steering:
         holds[name] = amounts
         return True
 
+    def let_go(self, node_id: str, token: str) -> None:
+        """Nothing has to be protected by holding this any more."""
+        for name, amounts in list(self._holds.get(node_id, {}).items()):
+            if token in amounts:
+                del self._holds[node_id][name]
+                self._drop(node_id, name)
+
     def _let_go(self, node_id: str, awake: frozenset[str]) -> None:
         """A hold whose classes nobody uses any more has nothing to protect."""
         for name, amounts in list(self._holds.get(node_id, {}).items()):

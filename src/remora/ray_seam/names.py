@@ -122,9 +122,9 @@ STATE_API = (
 """Touched when somebody imports Ray's state API, which not every installation of Ray can."""
 
 
-def probe(touched: Iterable[Name] = TOUCHED) -> None:
+def probe(touched: Iterable[Name] | None = None) -> None:
     """Raise IncompatibleRayError naming the first touched name that this Ray does not have as expected."""
-    for name in touched:
+    for name in TOUCHED if touched is None else touched:
         if name.path.startswith(_WHEN_CONNECTED) and not ray.is_initialized():
             continue
         try:
