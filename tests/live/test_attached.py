@@ -265,3 +265,13 @@ def test_detaching_puts_back_everything_and_shutting_down_leaves_no_token(world:
     eventually(lambda: not [name for view in RayPort().observe().nodes for name in view.total if is_token(name)])
     remora.attach()
     assert world.names([where.options(label_selector={"zone": "b"}).remote()]) == ["b"]
+
+
+def test_a_function_that_was_exported_stock_takes_the_layer_along_after_attaching(stock: World):
+    """Workers keep a function that they have loaded: the one with the guard has to be another one."""
+    add = ray.remote(num_cpus=1)(lambda x: x + 1)
+    assert ray.get([add.remote(1) for _ in range(8)], timeout=60) == [2] * 8
+    remora.attach()
+    assert ray.get([add.options(max_retries=7).remote(1) for _ in range(8)], timeout=60) == [2] * 8
+    remora.detach()
+    assert ray.get([add.options(max_retries=7).remote(1) for _ in range(8)], timeout=60) == [2] * 8

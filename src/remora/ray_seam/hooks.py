@@ -111,7 +111,7 @@ class Installation:
             self._undo.pop()()
         # What was exported with the layer in it is exported again, without.
         for function in self._exported:
-            function._last_export_cluster_and_job = None
+            self._export_anew(function)
             function.__dict__.pop(_MARK, None)
         for metadata in self._exported_actors:
             travel.leave(metadata.modified_class)
@@ -136,12 +136,19 @@ class Installation:
         @functools.wraps(stock)
         def _remote(function: RemoteFunction, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
             if function.__dict__.get(_MARK) != mark:
-                function._last_export_cluster_and_job = None  # exported before we were here: again, with the layer in it
+                self._export_anew(function)  # with the layer in it
                 setattr(function, _MARK, mark)
                 self._exported.add(function)
             return stock(function, args, kwargs, **self.layer.ticketed(options, is_actor=False))
 
         return _remote
+
+    def _export_anew(self, function: RemoteFunction) -> None:
+        """Under another name if it was exported from here before: workers keep what they have loaded under the old one. What
+        reaches a worker has the layer in it already."""
+        if self._everywhere and function._last_export_cluster_and_job is not None:
+            function._uuid = uuid.uuid4()
+        function._last_export_cluster_and_job = None
 
     def _around_actor(self, stock: Any) -> Any:
         @functools.wraps(stock)

@@ -38,6 +38,7 @@ TOUCHED = (
     Name("ray.actor", "ActorClass._remote", "where an actor is created", ("args", "kwargs", "actor_options")),
     Name("ray.actor", "ray", "the name through which it finds the core worker"),
     Name("ray.remote_function", "RemoteFunction._last_export_cluster_and_job", "forgotten, so that it is exported anew"),
+    Name("ray.remote_function", "RemoteFunction._uuid", "changed, so that workers load it anew"),
     Name("ray.actor", "ActorClass.__ray_metadata__.last_export_cluster_and_job", "the same for classes"),
     Name("ray.actor", "ActorClass.__ray_metadata__.modified_class", "the class that is exported: it carries the layer"),
     Name("ray.actor", "ActorClass.__ray_metadata__.is_cross_language", "whether it is a class in Python"),
