@@ -15,7 +15,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchfacts clean
+.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchfacts docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,8 +67,11 @@ benchaffinity: $(STAMP) ## Compare affinity with placement groups and with stock
 benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes, tokens, calls
 	$(BIN)/python benchmarks/facts.py $(BENCH_ARGS)
 
+docs: $(VENV)/.docs ## Build the documentation as a site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 clean: ## Remove caches and build output, keep .venv
-	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -76,4 +79,8 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
