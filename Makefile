@@ -69,6 +69,7 @@ benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes,
 
 docs: $(VENV)/.docs ## Build the documentation as a site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "the site is in site/: open site/index.html"
 
 clean: ## Remove caches and build output, keep .venv
 	rm -rf build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from remora.cli.main import app
 from remora.machine.nodes_file import parse_nodes
 from remora.machine.written import labels_of
+from remora.model.labels import parse_labels
+from remora.model.taints import rare_resources, split_taints
 from remora.sim.run import run_scenario
 from remora.sim.scenario import parse_scenario
 
@@ -78,8 +80,10 @@ def test_every_file_is_one_that_can_be_read(page: str, text: str):
     elif "nodes" in body:
         assert parse_nodes(text, page)
     else:
-        params = [body["headGroupSpec"], *body["workerGroupSpecs"]]
-        assert [labels_of([group["rayStartParams"]["labels"]]) for group in params]
+        for group in (body["headGroupSpec"], *body["workerGroupSpecs"]):
+            found = group.get("labels") or labels_of([group["rayStartParams"]["labels"]])
+            plain, taints = split_taints(dict(parse_labels(found)))
+            assert taints or rare_resources(plain)
 
 
 @pytest.mark.parametrize("target", TARGETS)
