@@ -45,7 +45,7 @@ unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
 	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
 
-local: $(STAMP) ## Run the tests of remora start, up and down, each step on its own real Ray (under a minute)
+local: $(STAMP) ## Run the tests of remora start, up and down, and every example of the documents, each on its own real Ray
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the long tests on clusters of their own, which are no part of `make test`

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import typer
@@ -33,7 +32,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _names() -> str:
-    """Every public name under the heading of the module that it comes from; a module that has none here is a mistake."""
+    """Every public name under the heading of the module that it comes from."""
     lines = []
     homes = {name: home for home, names in remora._HOMES.items() for name in names}
     for home in sorted({*homes.values()}, key=list(_SECTIONS).index):
@@ -47,8 +46,7 @@ def _commands() -> str:
 
 
 def _help(command: Any, path: list[str]) -> list[str]:
-    os.environ.update(COLUMNS="100", TERM="dumb", NO_COLOR="1")
-    shown = CliRunner().invoke(app, [*path, "--help"]).output.strip("\n")
+    shown = CliRunner(env={"COLUMNS": "100", "TERM": "dumb"}).invoke(app, [*path, "--help"]).output.strip("\n")
     lines = [f"## {' '.join(['remora', *path])}\n\n```text\n{shown}\n```\n"]
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         lines += [] if inner.hidden else _help(inner, [*path, name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import yaml
 from tests.documents import PAGES, ROOT, blocks, commands, languages, text_of, verb, with_blocks
 from typer.testing import CliRunner
 
+import remora
 from remora.cli.main import app
 from remora.machine.nodes_file import parse_nodes
 from remora.machine.written import labels_of
@@ -94,6 +96,13 @@ def test_every_make_target_that_is_named_exists(target: str):
 @pytest.mark.parametrize(("page", "link"), LINKS, ids=[f"{page}-{link}" for page, link in LINKS])
 def test_every_link_into_the_project_leads_somewhere(page: str, link: str):
     assert ((ROOT / page).parent / link).exists()
+
+
+def test_the_reference_has_every_name_and_every_command():
+    generate = runpy.run_path(str(ROOT / "docs" / "generate.py"))["on_page_markdown"]
+    names, shown = generate("{{ names }}"), generate("{{ commands }}")
+    assert {name for name in remora.__all__ if f".{name}\n" not in names} == {"__version__"}
+    assert {name for name in typer.main.get_command(app).commands if f"## remora {name}\n" not in shown} == set()  # type: ignore[attr-defined]
 
 
 def test_every_page_is_in_the_contents():
