@@ -15,7 +15,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchfacts clean
+.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchfacts docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
 	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
 
-local: $(STAMP) ## Run the tests of remora start, up and down, each step on its own real Ray (under a minute)
+local: $(STAMP) ## Run the tests of remora start, up and down, and every example of the documents, each on its own real Ray
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the long tests on clusters of their own, which are no part of `make test`
@@ -67,8 +67,12 @@ benchaffinity: $(STAMP) ## Compare affinity with placement groups and with stock
 benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes, tokens, calls
 	$(BIN)/python benchmarks/facts.py $(BENCH_ARGS)
 
+docs: $(VENV)/.docs ## Build the documentation as a site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "the site is in site/: open site/index.html"
+
 clean: ## Remove caches and build output, keep .venv
-	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -76,4 +80,8 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
