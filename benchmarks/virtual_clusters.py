@@ -23,7 +23,7 @@ import remora
 from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
 
 BATCH = 300
-GANGS = 40
+GANGS = 10
 CPUS = 4
 
 GANG = VirtualCluster(
@@ -41,7 +41,7 @@ def groups_one_by_one() -> float:
     began = time.perf_counter()
     for _ in range(GANGS):
         group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
-        ray.get(group.ready())
+        group.wait(30)
         remove_placement_group(group)
     return GANGS / (time.perf_counter() - began)
 
