@@ -22,8 +22,8 @@ help: ## List the targets
 
 install: $(STAMP) ## Make .venv and install remora with its dev tools, when pyproject.toml changed
 
-demo: $(STAMP) ## Play three scenarios of the proposals: who runs where, what waits and why
-	@for story in cats-and-dogs gpu-isolation virtual-cluster-walkthrough; do $(BIN)/remora simulate $$story || exit 1; echo; done
+demo: $(STAMP) ## Start a Ray of four nodes here, play the proposals' stories on it, draw who sits where, stop it (a minute)
+	@$(BIN)/python -m examples.demo
 
 test: lint types contracts unit live local ## Run every check and all tests; stop at the first failure
 
@@ -45,7 +45,7 @@ unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
 	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
 
-local: $(STAMP) ## Run the tests of remora start, up and down, and every example of the documents, each on its own real Ray
+local: $(STAMP) ## Run the tests of remora start, up and down, of the examples and of the documents, on real Rays of their own
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the long tests on clusters of their own, which are no part of `make test`
@@ -79,6 +79,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV): a minute or two the first time"
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 

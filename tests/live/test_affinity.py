@@ -322,7 +322,12 @@ def test_work_goes_where_an_object_lies_for_as_long_as_it_does(world: World, whe
     ray.get(keeper.keep.remote())
     actor = make(scheduling_strategy=beside)
     assert world.names([task, actor.node.remote()]) == ["b", "b"]
+    other = where.options(num_cpus=0, scheduling_strategy=object_affinity(label_in("set", ["small"], False))).remote()
+    assert waits(other, 1.5)  # references are looked at twice a second, and this one is still held
+    ray.cancel(other)
+    assert world.names([where.options(num_cpus=0, scheduling_strategy=beside).remote()]) == ["b"]
     ray.get(keeper.drop.remote())
+    eventually(lambda: not RayPort().keys("object/"))
     late = where.options(num_cpus=0, scheduling_strategy=beside).remote()
     assert waits(late, 1)
     ray.cancel(late)

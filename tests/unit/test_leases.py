@@ -390,3 +390,45 @@ def test_an_object_with_labels_counts_where_it_lies_until_it_is_dropped(world: W
 def test_an_unknown_failover_is_refused(wrong: Any):
     with pytest.raises(InvalidStrategyError, match="use 'stay', 'follow' or 'together'"):
         actor_affinity(label_in("a", ["b"], False), on_failover=wrong)
+
+
+def test_the_time_line_of_an_actor_tells_each_decision_and_its_reason(world: World):
+    cat = world.create(labels={"type": "cat"}, label_selector={"zone": "!c"})
+    dog = world.create(**WITH_CAT)
+    home = cat.node_ids[0]
+    world.port.leave(home)
+    world.controller.round()
+    cat = world.restarts(cat)
+    dog = world.restarts(dog)
+    away = cat.node_ids[0]
+    assert away != home
+    assert told(world, cat) == [
+        f"decided {home} because it asks for zone!=c",
+        f"runs on {home}",
+        f"its node {home} left",
+        f"decided {away} because it asks for zone!=c",
+        f"runs on {away}",
+    ]
+    assert told(world, dog)[0] == f"decided {home} because it asks for actors with type=cat"
+    assert told(world, dog)[-1] == f"runs on {away}"
+    world.restarts(cat)
+    assert told(world, cat)[5:7] == [f"restarts; it was on {away}", f"decided {away} because it asks for zone!=c"]
+
+
+def test_the_time_line_of_one_that_waits_says_so_and_a_new_controller_repeats_nothing(world: World):
+    dog = world.create(**WITH_CAT)
+    assert told(world, dog) == ["waits: no node for it now"]
+    cat = world.create(labels={"type": "cat"})
+    dog = world.let_start(dog)
+    (home,) = dog.node_ids
+    before = told(world, dog)
+    assert before[1:] == [f"decided {home} because it asks for actors with type=cat", f"runs on {home}"]
+    assert told(world, cat)[0] == f"decided {home} because any node would do"
+    world.controller.round()
+    world.restart()
+    assert [text for text in told(world, dog) if text.startswith("decided")] == before[1:2]
+
+
+def told(world: World, work: Work) -> list[str]:
+    found = [entry for entry in world.controller.journal.entries() if entry["subject"] == work.work_id]
+    return [entry["text"] for entry in found]

@@ -18,6 +18,7 @@ from remora.cli.run import COMMAND_FOLLOWS
 from remora.cli.run import run as run_command
 from remora.cli.simulate import simulate
 from remora.cli.start import PASS_THROUGH, start
+from remora.cli.top import top
 from remora.cli.why import events, explain
 from remora.errors import InvalidInputError, RemoraError
 
@@ -39,7 +40,6 @@ app = typer.Typer(
     name="remora",
     cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -65,6 +65,8 @@ def _main(
 
     remora up
 
+    remora top
+
     remora run --virtual-cluster '{"flexible_resource_max": {"CPU": 8}}' -- python job.py
 
     remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
@@ -73,6 +75,7 @@ def _main(
 
 app.command("simulate")(simulate)
 app.command("status")(status)
+app.command("top")(top)
 app.command("explain")(explain)
 app.command("events")(events)
 app.command("clusters")(clusters)
@@ -88,7 +91,7 @@ app.command("down")(down)
 
 def run() -> None:
     """The entry point of the installed command."""
-    app()
+    app(prog_name="remora")
 
 
 def _complain(message: str) -> None:

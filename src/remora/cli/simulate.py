@@ -31,7 +31,12 @@ _LONG_EVENTS = 5_000
 def simulate(
     scenario: Annotated[
         str | None,
-        typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.", show_default=False),
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A scenario file, or the name of a shipped one.",
+            show_default=False,
+            autocompletion=lambda: sorted(shipped()),
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")] = False,
     picture: Annotated[

@@ -14,7 +14,7 @@ from rich.text import Text
 from remora.cli.nodes import Address, amounts, connected
 from remora.errors import InvalidInputError, UnknownNameError
 
-_KINDS = ("controller", "node", "taint", "label", "class", "cluster", "fence")
+_KINDS = ("controller", "node", "taint", "label", "class", "lease", "cluster", "fence")
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
@@ -25,7 +25,8 @@ def explain(
 ) -> None:
     """Show why something waits, node by node, and the smallest changes that would let it start.
 
-    For a job: everything of it that has not ended.
+    Of an actor with labels or affinity also what was decided about it and when, as far as the journal goes back. For a job:
+    everything of it that has not ended.
 
     [bold]Examples[/bold]
 
@@ -33,9 +34,12 @@ def explain(
 
     remora explain my-actor --json
     """
-    found = connected(address).explain_all(what)
+    api = connected(address)
+    found = api.explain_all(what)
     if not found:
         raise UnknownNameError(f"no task, actor, placement group or running job has the id or name {what!r}: see 'ray list'")
+    journal = api.events()
+    found = [{**row, "decisions": decisions(journal, row["id"])} for row in found]
     console = Console(highlight=False)
     if as_json:
         console.print_json(json.dumps(found))
@@ -47,12 +51,12 @@ def explain(
 def events(
     as_json: _Json = False,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Only node, taint, label, class, cluster, fence, controller.")
+        str | None, typer.Option("--kind", help=f"Only one of: {', '.join(_KINDS)}.", autocompletion=lambda: _KINDS)
     ] = None,
     last: Annotated[int, typer.Option("--last", metavar="N", help="Only the last N.", min=1)] = 50,
     address: Address = None,
 ) -> None:
-    """Show what happened lately: nodes that came and went, taints, labels, classes, virtual clusters, fences.
+    """Show what happened lately: nodes that came and went, taints, decisions, virtual clusters.
 
     [bold]Examples[/bold]
 
@@ -71,6 +75,12 @@ def events(
     console.print(table)
 
 
+def decisions(journal: list[dict[str, Any]], actor_id: str) -> list[dict[str, str]]:
+    """The time line of an actor, oldest first."""
+    own = [entry for entry in journal if entry["kind"] == "lease" and entry["subject"] == actor_id]
+    return [{"at": entry["at"], "text": entry["text"]} for entry in own]
+
+
 def _show(console: Console, row: dict[str, Any]) -> None:
     asks = " | ".join(amounts(each) for each in row["resources"])
     title = f"{row['kind']} {row['name']} ({row['id']})".replace("  ", " ")
@@ -85,3 +95,5 @@ def _show(console: Console, row: dict[str, Any]) -> None:
         console.print(table)
     for suggestion in row["suggestions"]:
         console.print(Text(f"  - {suggestion}"), soft_wrap=True)
+    for entry in row["decisions"]:
+        console.print(Text(f"  {entry['at'][11:19]} {entry['text']}"), soft_wrap=True)

@@ -38,22 +38,26 @@ class Failover:
     def restarts(self, lease: Lease) -> None:
         """Decided anew, under the rules of this moment."""
         before = self._table.node_of(lease)
-        lease.alive_at = None
+        lease.alive_at = lease.told = None
+        self._note("lease", lease.actor_id, f"restarts; it was on {before[:12] if before else 'a lost node'}")
         if not self._move_together(lease):
             self._scheduler.fail(lease.workload)
         self._changed(lease)
         after = self._table.node_of(lease)
-        where = f"decided {after[:12]}" if after else "waits: no node for it now"
-        self._note("lease", lease.actor_id, f"restarts; it was on {before[:12] if before else 'a lost node'}; {where}")
+        if after is None:
+            self._note("lease", lease.actor_id, "waits: no node for it now")
         self._moved |= after != before
 
     def node_left(self, number: int) -> list[list[Lease]]:
         """Before the scheduler places again what was there: the groups that move together, which are left to ``regroup``."""
         lost = self._table.on_node(number)
         self._moved |= bool(lost)
+        node_id = self._scheduler.cluster.nodes.at(number).node_id
         groups: list[list[Lease]] = []
         for lease in lost:
-            lease.alive_at = None
+            lease.alive_at = lease.told = None
+            if lease.actor_id:
+                self._note("lease", lease.actor_id, f"its node {node_id[:12]} left")
         for lease in lost:
             members = [other for other in lost if other is not lease and self._moves_with(other, lease)]
             if members:

@@ -18,10 +18,10 @@ class Lease:
     """``actor_id`` is "" until the actor is seen in GCS; ``alive_at`` is when it was first seen running where it is.
 
     ``unplaced`` are actors that it has to keep away from and that Ray has yet to place: until then nothing can be decided.
-    ``token_on`` is the node where its token has to stand.
+    ``token_on`` is the node where its token has to stand, ``told`` the one that its time line says was decided.
     """
 
-    __slots__ = ("actor_id", "alive_at", "ask", "made_at", "owner_job", "slot", "token_on", "unplaced", "workload")
+    __slots__ = ("actor_id", "alive_at", "ask", "made_at", "owner_job", "slot", "token_on", "told", "unplaced", "workload")
 
     def __init__(self, slot: str, ask: Ask, workload: Workload, made_at: float, owner_job: str) -> None:
         self.slot = slot
@@ -33,6 +33,7 @@ class Lease:
         self.alive_at: float | None = None
         self.unplaced: set[str] = set()
         self.token_on: str | None = None
+        self.told: str | None = None
 
     @property
     def is_actor(self) -> bool:
@@ -89,3 +90,10 @@ def handles(request: Request) -> Iterator[LabelMatchExpression]:
 
 def named_by(request: Request) -> list[str]:
     return [actor_id for term in handles(request) for actor_id in term.values]
+
+
+def wants(request: Request) -> str:
+    """As people read it: ``zone=a, actors with type=cat``; empty when any node will do."""
+    selector = request.choices[0].selector
+    terms = [f"{each.owner}s with {term.show()}" for each in request.affinities for term in each.expressions]
+    return ", ".join([*([str(selector)] if selector.terms else []), *terms])

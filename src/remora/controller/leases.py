@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from remora.controller.failover import Failover, Note
 from remora.controller.ghosts import Ghosts
-from remora.controller.lease_table import Lease, LeaseTable, handles
+from remora.controller.lease_table import Lease, LeaseTable, handles, wants
 from remora.controller.slots import Slots
 from remora.controller.standing import Standing
 from remora.kernel.cycle import Scheduler
@@ -56,7 +56,7 @@ class Leases:
         self._table = LeaseTable(scheduler.cluster)
         self.standing = Standing(self._table, now)
         self.slots = Slots(port, self.standing, now)
-        self.failover = Failover(port, scheduler, self._table, note, self.standing.changed)
+        self.failover = Failover(port, scheduler, self._table, note, self._changed)
         self.ghosts = Ghosts(port, scheduler)
         self._heard: dict[str, Work] = {}
         self._undecided: defaultdict[str, list[Lease]] = defaultdict(list)
@@ -182,7 +182,9 @@ class Leases:
         self._look_up(ask.request)
         workload = Workload(slot, ask.request, ask.labels, self._scheduler.next_order())
         self._scheduler.cluster.place(workload, Host(None, node.number, None))
-        return self._enter(slot, ask, workload, job_id, set())
+        lease = self._enter(slot, ask, workload, job_id, set())
+        lease.told = node.node_id  # by that controller
+        return lease
 
     def _end(self, lease: Lease) -> None:
         self._table.remove(lease)
@@ -200,7 +202,20 @@ class Leases:
     def placed_or_put_back(self, item: Workload | Group | VCluster) -> None:
         lease = self._table.of(item) if isinstance(item, Workload) else None
         if lease is not None:
-            self.standing.changed(lease)
+            self._changed(lease)
+
+    def _changed(self, lease: Lease) -> None:
+        self.standing.changed(lease)
+        self._tell(lease)
+
+    def _tell(self, lease: Lease) -> None:
+        """Into the time line of its actor: what was decided, and for which reason."""
+        node_id = self._table.node_of(lease)
+        if lease.actor_id and node_id is not None and node_id != lease.told:
+            lease.told = node_id
+            asked = wants(lease.ask.request)
+            because = f"it asks for {asked}" if asked else "any node would do"
+            self._note("lease", lease.actor_id, f"decided {node_id[:12]} because {because}")
 
     def _claimed_by(self, work: Work) -> Lease | None:
         """The lease of an actor that is seen for the first time."""
@@ -218,6 +233,9 @@ class Leases:
     def _bind(self, lease: Lease, actor_id: str) -> None:
         self.ghosts.lay(actor_id)
         self._table.bind(lease, actor_id)
+        self._tell(lease)
+        if lease.told is None:
+            self._note("lease", actor_id, "waits: no node for it now")
         if self._table.is_named(actor_id):
             self._scheduler.settle()  # what waits for this very actor can find it now
 
@@ -258,4 +276,4 @@ class Leases:
             if not lease.unplaced:
                 known_as = lease.workload.workload_id
                 lease.workload = self._scheduler.submit(known_as, lease.ask.request, lease.ask.labels)
-                self.standing.changed(lease)
+                self._changed(lease)

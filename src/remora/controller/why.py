@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from remora.controller.core import Controller
-from remora.controller.lease_table import Lease
+from remora.controller.lease_table import Lease, wants
 from remora.kernel.explain import RESOURCES, Explanation, explain
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible
@@ -47,8 +47,8 @@ def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str
     if strategy:
         bundles = tuple(Bundle(need, spec.choices[0]) for need, spec in zip(resources, known, strict=True))
         group = Group("", GroupRequest((bundles,), strategy))
-        wants = "; ".join(dict.fromkeys(spec.describe() for spec in known if spec.describe()))
-        return _row(wants, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
+        asked = "; ".join(dict.fromkeys(spec.describe() for spec in known if spec.describe()))
+        return _row(asked, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
     request = Request(TASK, resources[0], resources[0], known[0].choices)
     busy = any(feasible(controller.cluster, Query(request, choice)) for choice in request.choices)
     return _row(known[0].describe(), explain(controller.cluster, request), busy=busy)
@@ -93,18 +93,16 @@ def _lease(controller: Controller, name: str) -> Lease | None:
 
 
 def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
-    request = lease.ask.request
-    terms = [f"{each.owner}s with {term.show()}" for each in request.affinities for term in each.expressions]
-    wants = ", ".join(filter(None, [str(request.choices[0].selector) if request.choices[0].selector.terms else "", *terms]))
+    asked = wants(lease.ask.request)
     node_id = controller.leases.node_of(lease)
     if node_id is not None:
-        return _row(wants, Explanation(f"decided {node_id[:12]}, it is about to start there"), busy=True)
+        return _row(asked, Explanation(f"decided {node_id[:12]}, it is about to start there"), busy=True)
     if lease.unplaced:
         return _row(
-            wants, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
+            asked, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
         )
     why = controller.scheduler.explain(lease.workload)
-    return _row(wants, why, busy=why.case == RESOURCES)
+    return _row(asked, why, busy=why.case == RESOURCES)
 
 
 def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:
@@ -112,7 +110,7 @@ def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:
     return controller.memory.classes.get(classes[0]) if classes else None
 
 
-def _row(wants: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:
+def _row(asked: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:
     found = why.to_dict()
     found["suggestions"] = [str(each) for each in why.suggestions]
-    return {"wants": wants, **found, "busy": busy}
+    return {"wants": asked, **found, "busy": busy}

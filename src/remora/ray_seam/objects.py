@@ -28,8 +28,9 @@ class Objects:
             if not ray.is_initialized():
                 return
             counts = ray._private.worker.global_worker.core_worker.get_all_reference_counts()
+            held = {str(object_id, "ascii") for object_id in counts}
             with self._lock:
-                gone = [object_id for object_id in self._known if object_id not in counts]
+                gone = [object_id for object_id in self._known if object_id not in held]
                 dropped = [(object_id, self._known.pop(object_id)) for object_id in gone]
                 last = not self._known
             for object_id, controller in dropped:
