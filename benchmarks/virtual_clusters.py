@@ -86,6 +86,8 @@ def clusters_in_flight(controller: Any, job_id: str) -> float:
 
 def growth(task: Any, controller: Any) -> tuple[float, float]:
     """Milliseconds from the first submission to the first task that runs, and to the maximum."""
+    while len(ray.get(controller.look_clusters.remote())) > 1:  # until the last one has given everything back
+        time.sleep(0.1)
     with VirtualCluster(flexible_resource_max={"CPU": CPUS}):
         began = time.perf_counter()
         refs = [task.remote() for _ in range(200)]

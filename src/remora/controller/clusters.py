@@ -89,14 +89,15 @@ class Clusters:
                 record.job_id = ""
                 self.close(record.vcluster.cluster_id, unused=False)
 
-    def want(self, spec: ClassSpec, demand: Resources, count: int) -> None:
-        """So many of this are waiting, or on their way."""
+    def want(self, spec: ClassSpec, demand: Resources, count: int) -> bool:
+        """So many of this are waiting, or on their way; whether anything grew."""
         record = self.records.get(spec.cluster or "")
-        if record is not None and record.vcluster.state == READY:
-            record.busy_at = self._now()
-            if any(name in owed for owed in self.called_back.values() for name in demand):
-                return  # somebody waits for its minimum: nobody takes more before
-            self._grow(record, spec.choices, demand, count)
+        if record is None or record.vcluster.state != READY:
+            return False
+        record.busy_at = self._now()
+        if any(name in owed for owed in self.called_back.values() for name in demand):
+            return False  # somebody waits for its minimum: nobody takes more before
+        return self._grow(record, spec.choices, demand, count)
 
     # What the cluster tells
 
@@ -260,11 +261,13 @@ class Clusters:
             for _, amounts in self._returned.starters(cluster_id, node_id):
                 self._grow(record, (here,), amounts, 1)
 
-    def _grow(self, record: Record, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> None:
+    def _grow(self, record: Record, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> bool:
         before = record.vcluster.flex_total.copy()
         grow_for(self._cluster, record.vcluster, choices, demand, count)
-        if record.vcluster.flex_total != before:
+        grew = record.vcluster.flex_total != before
+        if grew:
             self._note("cluster", record.vcluster.cluster_id, f"grew to {Resources(record.vcluster.flex_total)!r}")
+        return grew
 
     def _finish(self, record: Record, idle_for: float) -> None:
         """A closed one gives back each node on which nothing of it runs any more."""

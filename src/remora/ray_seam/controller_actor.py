@@ -189,20 +189,20 @@ class ControllerActor:
             return self._core.look_clusters()
 
     def want(self, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
-        """What is on its way in virtual clusters."""
+        """What is on its way in virtual clusters. Most of it needs nothing: then nothing is done."""
         with self._lock:
+            grew = False
             for data, resources, count in hints:
                 spec = _spec(data)
                 self._core.ensure(spec)
-                self._core.sharing.clusters.want(spec, Resources.parse(resources), count)
-            self._core.sharing.steer()
-        self._soon()
+                grew |= self._core.sharing.clusters.want(spec, Resources.parse(resources), count)
+            if grew:
+                self._core.sharing.steer()
 
     @_frequent
     def wait_in(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:
         with self._lock:
             self._core.sharing.wait(worker_id, cluster_id, node_id, Resources.parse(amounts))
-        self._soon()
 
     @_frequent
     def go_on(self, worker_id: str) -> None:

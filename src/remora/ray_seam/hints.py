@@ -1,6 +1,6 @@
 """What is on its way to a virtual cluster, told to the controller before Ray reports it: so that shares are there in time.
 
-One-way messages, at most a few dozen a second whatever is submitted; a lost one costs the moment until Ray's own report.
+One-way messages, a few in the first moments and two a second in a long stream; a lost one costs the moment until Ray's own report.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from remora.wire.classes import ClassSpec
 
-_APART_SECONDS = 0.03
+_LEAST_SECONDS, _MOST_SECONDS = 0.03, 0.5
 
 Hint = tuple[bytes, dict[str, float], int]
 
@@ -23,6 +23,7 @@ class Hints:
         self._counts: dict[tuple[str, tuple[tuple[str, float], ...]], int] = {}
         self._specs: dict[str, bytes] = {}
         self._sent_at = 0.0
+        self._apart = _LEAST_SECONDS
         self._flushing = False
 
     def note(self, spec: ClassSpec, resources: Mapping[str, float]) -> None:
@@ -35,7 +36,7 @@ class Hints:
             if self._flushing:
                 return
             now = time.monotonic()
-            wait = self._sent_at + _APART_SECONDS - now
+            wait = self._sent_at + self._apart - now
             if wait > 0:
                 self._flushing = True
                 timer = threading.Timer(wait, self._flush)
@@ -48,6 +49,10 @@ class Hints:
         with self._lock:
             counts, self._counts = self._counts, {}
             self._flushing = False
-            self._sent_at = time.monotonic()
+            # The first words matter; of a long stream the controller hears less and less.
+            now = time.monotonic()
+            steady = now - self._sent_at < 2 * self._apart
+            self._apart = min(2 * self._apart, _MOST_SECONDS) if steady else _LEAST_SECONDS
+            self._sent_at = now
         if counts:
             self._send([(self._specs[class_id], dict(shape), count) for (class_id, shape), count in counts.items()])
