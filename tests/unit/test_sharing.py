@@ -6,6 +6,7 @@ import pytest
 
 from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
 from remora.controller.core import Controller
+from remora.controller.why import why_waiting
 from remora.errors import InvalidVirtualClusterError
 from remora.model.requests import NodeClass
 from remora.model.resources import Resources
@@ -14,7 +15,7 @@ from remora.model.taints import Tolerations
 from remora.seam.memory import MemoryPort
 from remora.seam.port import ENDED, JOB, RUNNING, Work
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import share_token
+from remora.wire.tokens import class_token, share_token
 
 ANY = NodeClass(LabelSelector(), Tolerations())
 ONE = Resources.parse({"CPU": 1})
@@ -316,3 +317,16 @@ def test_a_closed_one_waits_for_its_children(world: World) -> None:
         world.later(1)
     assert world.sums() == {"n1": 0, "n2": 0}
     assert world.state(world.create(flexible_resource_min={"CPU": 8})) == "READY"
+
+
+def test_what_waits_in_a_full_cluster_is_told_why(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 1})
+    spec = ClassSpec((ANY,), cluster=vc)
+    world.controller.ensure(spec)
+    world.want(vc)
+    (node,) = world.tokens(vc)
+    world.run(vc, node)
+    world.later(0.1)
+    why = why_waiting(world.controller, ({"CPU": 1.0, class_token(spec.class_id): 0.0001, share_token(vc, "CPU"): 1.0},))
+    assert vc in why["reason"]
+    assert why["busy"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from remora.controller.core import Controller
 from remora.controller.lease_table import Lease, wants
-from remora.kernel.explain import RESOURCES, Explanation, explain
+from remora.kernel.explain import RESOURCES, Explanation
+from remora.kernel.explain_clusters import explain_request
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible
 from remora.kernel.placement import feasible
@@ -46,12 +47,12 @@ def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str
         return _row("", Explanation(_NOT_ATTACHED), busy=True)
     if strategy:
         bundles = tuple(Bundle(need, spec.choices[0]) for need, spec in zip(resources, known, strict=True))
-        group = Group("", GroupRequest((bundles,), strategy))
+        group = Group("", GroupRequest((bundles,), strategy, cluster=_living(controller, known[0])))
         asked = "; ".join(dict.fromkeys(spec.describe() for spec in known if spec.describe()))
         return _row(asked, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
-    request = Request(TASK, resources[0], resources[0], known[0].choices)
+    request = Request(TASK, resources[0], resources[0], known[0].choices, cluster=_living(controller, known[0]))
     busy = any(feasible(controller.cluster, Query(request, choice)) for choice in request.choices)
-    return _row(known[0].describe(), explain(controller.cluster, request), busy=busy)
+    return _row(known[0].describe(), explain_request(controller.cluster, request), busy=busy)
 
 
 def why_work(controller: Controller, work: Work) -> dict[str, Any]:
@@ -108,6 +109,11 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
 def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:
     classes = [class_id for name in shape if (class_id := class_of_token(name)) is not None]
     return controller.memory.classes.get(classes[0]) if classes else None
+
+
+def _living(controller: Controller, spec: ClassSpec) -> str | None:
+    """The virtual cluster that a class belongs to, if it is still there."""
+    return spec.cluster if spec.cluster in controller.sharing.clusters.records else None
 
 
 def _row(asked: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:

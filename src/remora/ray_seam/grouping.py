@@ -31,6 +31,9 @@ def create_group(
     auto_init_ray()
     request = replace(rewrite_group(bundles, strategy, options, layer.defaults), cluster=within.current())
 
+    # With a topology Ray wants no strategy beside it.
+    wanted = None if kwargs.get("topology_strategy") is not None else strategy or "PACK"
+
     def attempt() -> Any:
         """The group, or why there is none yet."""
         offer = layer.offer_group(request)
@@ -38,13 +41,13 @@ def create_group(
             return offer
         chosen = request.options[offer["option"]]
         with creating([Ticket(spec.class_id, spec) for spec in (class_of(bundle.nodes) for bundle in chosen)]):
-            return stock([bundle.resources.to_dict() for bundle in chosen], strategy or "PACK", *args, **kwargs)
+            return stock([bundle.resources.to_dict() for bundle in chosen], wanted, *args, **kwargs)
 
     made = attempt()
     if isinstance(made, PlacementGroup):
         return made
     validate = sys.modules["ray.util.placement_group"].validate_placement_group
-    validate(bundles=bundles, strategy=strategy or "PACK", lifetime=kwargs.get("lifetime"))
+    validate(bundles=bundles, strategy=wanted, lifetime=kwargs.get("lifetime"))
     group = LateGroup(late_key(), [dict(bundle) for bundle in bundles])
     what = f"placement group {kwargs.get('name') or (args[0] if args else '')}".rstrip()
     create_later(group, attempt, what, layer.stopped)

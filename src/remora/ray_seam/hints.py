@@ -1,6 +1,7 @@
 """What is on its way to a virtual cluster, told to the controller before Ray reports it: so that shares are there in time.
 
-One-way messages, a few in the first moments and two a second in a long stream; a lost one costs the moment until Ray's own report.
+One-way messages, a few in the first moments and two a second in a long stream; a lost one costs the moment until Ray itself
+reports what waits.
 """
 
 from __future__ import annotations
