@@ -15,7 +15,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchfacts docs clean
+.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchclusters benchfacts docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ benchlive: $(STAMP) ## Compare an attached driver with stock Ray, on a real Ray 
 
 benchaffinity: $(STAMP) ## Compare affinity with placement groups and with stock Ray, on a real Ray of four raylets
 	$(BIN)/python benchmarks/affinity.py $(BENCH_ARGS)
+
+benchclusters: $(STAMP) ## Compare virtual clusters with stock Ray and with placement groups, on a real Ray of two raylets
+	$(BIN)/python benchmarks/virtual_clusters.py $(BENCH_ARGS)
 
 benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes, tokens, calls
 	$(BIN)/python benchmarks/facts.py $(BENCH_ARGS)

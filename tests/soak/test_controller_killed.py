@@ -1,0 +1,56 @@
+"""The controller killed ten times during a minute of load in a virtual cluster: no limit broken, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from tests.live.conftest import QUICK, eventually
+from tests.live.test_virtual_clusters import most_at_once, sampled, timed
+
+import remora
+from remora import VirtualCluster
+from remora.ray_seam import within
+
+SECONDS, KILLS = 60, 10
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    os.environ.update(QUICK)
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    made.add_node(num_cpus=2)
+    remora.init(address=made.address, logging_level="ERROR", log_to_driver=False)
+    yield made
+    remora.detach()
+    ray.shutdown()
+    made.shutdown()
+
+
+def pid() -> int:
+    found: int = ray.get(ray.get_actor("remora-controller", namespace="remora").pid.remote())
+    return found
+
+
+def test_killed_ten_times_in_a_minute(cluster: Any):
+    refs: list[Any] = []
+    with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}):
+        with sampled(str(within.peek())) as seen:
+            began = time.monotonic()
+            for number in range(KILLS):
+                while time.monotonic() - began < (number + 1) * SECONDS / KILLS:
+                    refs += [timed.remote(0.05) for _ in range(20)]
+                    ray.wait(refs, num_returns=max(len(refs) - 40, 1), timeout=30)
+                before = pid()
+                os.kill(before, signal.SIGKILL)
+                eventually(lambda before=before: pid() != before)
+            ran = ray.get(refs, timeout=60)
+    assert len(ran) == len(refs) > 500
+    assert most_at_once(ran) == 3
+    assert max(seen) <= 3
