@@ -12,11 +12,9 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 from tests.live.conftest import QUICK, eventually
-from tests.live.test_virtual_clusters import most_at_once, sampled, timed
+from tests.live.test_virtual_clusters import inside, most_at_once, sampled, timed
 
 import remora
-from remora import VirtualCluster
-from remora.ray_seam import within
 
 SECONDS, KILLS = 60, 10
 
@@ -38,19 +36,22 @@ def pid() -> int:
     return found
 
 
+def kill_controller() -> None:
+    before = pid()
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: pid() != before)
+
+
 def test_killed_ten_times_in_a_minute(cluster: Any):
     refs: list[Any] = []
-    with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}):
-        with sampled(str(within.peek())) as seen:
-            began = time.monotonic()
-            for number in range(KILLS):
-                while time.monotonic() - began < (number + 1) * SECONDS / KILLS:
-                    refs += [timed.remote(0.05) for _ in range(20)]
-                    ray.wait(refs, num_returns=max(len(refs) - 40, 1), timeout=30)
-                before = pid()
-                os.kill(before, signal.SIGKILL)
-                eventually(lambda before=before: pid() != before)
-            ran = ray.get(refs, timeout=60)
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}) as vc, sampled(vc) as seen:
+        began = time.monotonic()
+        for number in range(KILLS):
+            while time.monotonic() - began < (number + 1) * SECONDS / KILLS:
+                refs += [timed.remote(0.05) for _ in range(20)]
+                ray.wait(refs, num_returns=max(len(refs) - 40, 1), timeout=30)
+            kill_controller()
+        ran = ray.get(refs, timeout=60)
     assert len(ran) == len(refs) > 500
     assert most_at_once(ran) == 3
     assert max(seen) <= 3
