@@ -18,7 +18,7 @@ from remora.kernel.confined import untainted
 from remora.kernel.cycle import Scheduler
 from remora.kernel.groups import attempt
 from remora.kernel.nodesets import collect, members
-from remora.kernel.tree import READY, VNode
+from remora.kernel.tree import VNode
 from remora.kernel.virtual_labels import admits, asks_labels, labels_of
 from remora.kernel.workloads import Group
 from remora.model.resources import Resources
@@ -280,7 +280,3 @@ class Sharing:
 
 def _beyond(used: Units, allowed: Units) -> bool:
     return any(units > allowed.get(name, 0) for name, units in used.items())
-
-
-def is_ready(look: Mapping[str, Any]) -> bool:
-    return bool(look["state"] == READY)
