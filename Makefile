@@ -40,7 +40,7 @@ contracts: $(STAMP) ## Check which package may import which
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
-	$(BIN)/python -m pytest --ignore tests/live --ignore tests/local --ignore tests/soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore tests/live --ignore tests/local --ignore tests/soak $(PYTEST_ARGS)
 
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
 	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
