@@ -84,7 +84,7 @@ def test_a_job_queues_for_its_cluster_and_is_stopped_and_another_runs_to_its_end
     _eventually(lambda: "ready" in server.job("logs", first).stdout)
     second = server.job("submit", "--no-wait", "--priority=3", "--submission-id=late", f"--virtual-cluster={ONE}", *program)
     assert second.stdout.strip() == "late", second.stderr
-    _eventually(lambda: "number 1 in the queue" in server.job("logs", "late").stdout)
+    _eventually(lambda: "position 1 in the queue" in server.job("logs", "late").stdout)
     (row,) = server.read("queue")
     assert (row["submission_id"], row["priority"], row["min"]) == ("late", 3, {"CPU": 1})
     assert row["reason"] in server.job("logs", "late").stdout

@@ -9,8 +9,7 @@ from remora.controller.core import Controller
 from remora.model.taints import Tolerations
 from remora.seam.memory import MemoryPort
 from remora.seam.port import JOB, RUNNING, Work
-from remora.wire.classes import cluster_of_work
-from remora.wire.tokens import class_token, lease_token, share_token, without_tokens
+from remora.wire.tokens import class_token, cluster_of_work, lease_token, share_token, without_tokens
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from remora.kernel.shares import bump
 from remora.kernel.tree import VCluster
 from remora.model.resources import UNIT, from_units
 from remora.seam.port import NodeView
-from remora.wire.classes import cluster_of_class
-from remora.wire.tokens import share_of_token, share_token
+from remora.wire.tokens import cluster_of_class, share_of_token, share_token
 
 Parts = Mapping[str, Units]
 

@@ -24,8 +24,8 @@ from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import NodeView, Port
-from remora.wire.classes import ClassSpec, cluster_of_class
-from remora.wire.tokens import class_of_token, is_real, share_of_token, share_token
+from remora.wire.classes import ClassSpec
+from remora.wire.tokens import class_of_token, cluster_of_class, is_real, share_of_token, share_token
 
 Note = Callable[[str, str, str], None]
 Units = dict[str, int]

@@ -35,6 +35,7 @@ from remora.wire.options import Defaults
 _log = logging.getLogger("remora")
 
 _REPORTED_SECONDS = 4.0
+_NEW_SECONDS = 1.0
 _GIVEN_BACK_SECONDS = 5.0
 
 
@@ -202,12 +203,14 @@ def explain_all(id_or_name: str) -> list[dict[str, Any]]:
     if not isinstance(id_or_name, str) or not id_or_name.strip():
         raise InvalidInputError(f"{id_or_name!r} is neither an id nor a name; for example the id of an actor, or its name")
     controller = start_controller()
-    until = time.monotonic() + _REPORTED_SECONDS
-    found: list[dict[str, Any]] = ask(controller.explain.remote(id_or_name))
-    while not found and time.monotonic() < until:  # tasks are reported about a second after they were submitted
-        time.sleep(0.25)
-        found = ask(controller.explain.remote(id_or_name))
-    return found
+    began = time.monotonic()
+    while True:
+        found: list[dict[str, Any]] = ask(controller.explain.remote(id_or_name))
+        # Tasks are reported about a second after they were submitted, and every new actor waits a moment for its arguments.
+        new = any(row["detail"] == "DEPENDENCIES_UNREADY" for row in found)
+        if time.monotonic() - began > (_NEW_SECONDS if new else 0.0 if found else _REPORTED_SECONDS):
+            return found
+        time.sleep(0.05 if new else 0.25)
 
 
 def events() -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ from ray._private.internal_api import node_stats
 from remora.ray_seam import raw
 from remora.ray_seam.looking import Tree
 from remora.ray_seam.lookup import Lookup
-from remora.wire.classes import cluster_of_work
-from remora.wire.tokens import CLUSTER_LABEL
+from remora.wire.tokens import CLUSTER_LABEL, cluster_of_work
 
 _TASK = 48  # an object's id begins with the id of the task that made it; all in hexadecimal digits
 _ACTOR = 16  # where a task's id goes on with the id of its actor

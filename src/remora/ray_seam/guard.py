@@ -16,11 +16,11 @@ from typing import Any
 
 import ray
 
-from remora.ray_seam import raw
+from remora.ray_seam import raw, within
 from remora.ray_seam.fence import SharedFence
 from remora.ray_seam.kv import Kv
 from remora.ray_seam.tickets import RETRIES, Ticket
-from remora.ray_seam.within import CLUSTER, set_base
+from remora.ray_seam.within import CLUSTER
 from remora.wire.fences import FENCE_SECONDS, OPEN, ROOT, fence_key, read_fence
 from remora.wire.tokens import class_of_token, is_token
 
@@ -45,9 +45,9 @@ class _Fence:
         held = raw.assigned_resources()
         return next((found for name in held if (found := class_of_token(name)) in self._fence.classes), None)
 
-    def is_full(self, cluster_id: str | None) -> bool:
-        """Whether a virtual cluster uses more of this node than its share; as it was last read."""
-        return bool(self._fence.full) and (cluster_id or ROOT) in self._fence.full
+    def is_full(self) -> bool:
+        """Whether the virtual cluster of this task uses more of this node than its share; as it was last read."""
+        return bool(self._fence.full) and (within.current() or ROOT) in self._fence.full
 
     def _open(self) -> SharedFence:
         node_id = str(ray.get_runtime_context().get_node_id())
@@ -67,13 +67,12 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
-        cluster_id = kwargs.pop(CLUSTER, None) if kwargs else None
-        set_base(cluster_id)
+        within.begin(kwargs.pop(CLUSTER, None) if kwargs else None)
         class_id = _fence.closes()
-        if _fence.is_full(cluster_id):
+        if _fence.is_full():
             from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
 
-            stand_in_line(cluster_id)
+            stand_in_line(within.current())
         if class_id is None:
             return function(*args, **kwargs)
         return again(class_id, retries, args, kwargs)

@@ -76,11 +76,14 @@ class CoreWorkerProxy:
         known = _call("submit_task")
         at = known.at
         call = known.in_order(args, kwargs)
-        retries, cluster_id = call[at["max_retries"]], self._layer.cluster()
+        retries, cluster_id, ticket = call[at["max_retries"]], self._layer.cluster(), call[at["label_selector"]]
+        hidden = [] if retries == _USUAL_RETRIES else [RETRIES, retries]
+        leased = isinstance(ticket, Ticket) and ticket.lease is not None
+        if cluster_id is not None and (leased or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy)):
+            hidden += [CLUSTER, cluster_id]  # others bear it in the name of their token, which costs nothing
         # Only functions in Python have a guard that takes the hidden arguments off again.
-        if (retries != _USUAL_RETRIES or cluster_id is not None) and call[at["language"]] == Language.PYTHON:
-            hidden = [] if retries == _USUAL_RETRIES else [RETRIES, retries]
-            call[at["args"]] = [*call[at["args"]], *hidden, *([] if cluster_id is None else [CLUSTER, cluster_id])]
+        if hidden and call[at["language"]] == Language.PYTHON:
+            call[at["args"]] = [*call[at["args"]], *hidden]
         made = self._submit(call, at)
         if cluster_id is not None:
             within.keep(made)

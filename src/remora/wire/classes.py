@@ -12,30 +12,10 @@ from remora.model.requests import NodeClass, Request, class_id_of
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.taints import Tolerations
-from remora.wire.tokens import class_of_token, share_of_token
+from remora.wire.tokens import OF_CLUSTER
 
 IDLE_SECONDS = 90.0
 """A class that nobody uses or mentions for this long is no longer offered; clients mention what they use more often."""
-
-_OF_CLUSTER = "."
-
-
-def cluster_of_class(class_id: str) -> str | None:
-    """The virtual cluster that a class belongs to."""
-    cluster, dot, _ = class_id.partition(_OF_CLUSTER)
-    return cluster if dot else None
-
-
-def cluster_of_work(resources: Iterable[str]) -> str | None:
-    """The virtual cluster whose tokens something takes."""
-    for name in resources:
-        share = share_of_token(name)
-        if share is not None:
-            return cluster_of_class(share[0]) or share[0]
-        class_id = class_of_token(name)
-        if class_id is not None and (cluster := cluster_of_class(class_id)) is not None:
-            return cluster
-    return None
 
 
 @dataclass(frozen=True)
@@ -53,7 +33,7 @@ class ClassSpec:
     @cached_property
     def class_id(self) -> str:
         name = class_id_of(self.choices, self.demand)
-        return name if self.cluster is None else f"{self.cluster}{_OF_CLUSTER}{name}"
+        return name if self.cluster is None else f"{self.cluster}{OF_CLUSTER}{name}"
 
     def tolerating(self, keys: Iterable[str]) -> ClassSpec:
         """The same, and the taints ``keys`` with any value too."""

@@ -7,7 +7,7 @@ stands wherever a virtual cluster has a share of a node; its work takes as much 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from remora.model.resources import TOKEN_PREFIX, UNIT
 
@@ -15,6 +15,9 @@ _CLASS = f"{TOKEN_PREFIX}class/"
 _LEASE = f"{TOKEN_PREFIX}lease/"
 _SHARE = f"{TOKEN_PREFIX}vc/"
 _IN_GROUP = "_group_"
+
+OF_CLUSTER = "."
+"""Between a virtual cluster and a class of it, in the name of the class."""
 
 CLUSTER_LABEL = "remora.io/cluster"
 """No token, but its companion: a label of an actor in GCS that names the virtual cluster that it runs in."""
@@ -33,6 +36,12 @@ def class_token(class_id: str) -> str:
 def class_of_token(name: str) -> str | None:
     """The class that a resource name stands for, or None when it is not a class token."""
     return name.removeprefix(_CLASS) if name.startswith(_CLASS) and _IN_GROUP not in name else None
+
+
+def cluster_of_class(class_id: str) -> str | None:
+    """The virtual cluster that a class belongs to."""
+    cluster, dot, _ = class_id.partition(OF_CLUSTER)
+    return cluster if dot else None
 
 
 def lease_token(slot: str) -> str:
@@ -76,3 +85,15 @@ def is_in_group(name: str) -> bool:
 def without_tokens(amounts: Mapping[str, float]) -> dict[str, float]:
     """As users see them: what a placement group has reserved of a token is hidden too."""
     return {name: amount for name, amount in amounts.items() if not name.startswith(TOKEN_PREFIX)}
+
+
+def cluster_of_work(resources: Iterable[str]) -> str | None:
+    """The virtual cluster whose tokens something takes."""
+    for name in resources:
+        share = share_of_token(name)
+        if share is not None:
+            return cluster_of_class(share[0]) or share[0]
+        class_id = class_of_token(name)
+        if class_id is not None and (cluster := cluster_of_class(class_id)) is not None:
+            return cluster
+    return None
