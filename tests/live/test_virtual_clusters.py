@@ -203,16 +203,15 @@ def test_two_siblings_have_their_parts_under_load(world: World):
 
 def test_the_second_job_waits_for_its_minimum_and_then_runs(world: World):
     code = """
-        import remora, sys, time
+        import remora, time
         from remora import VirtualCluster
         remora.init(address=address, logging_level="ERROR", log_to_driver=False,
                     virtual_cluster=VirtualCluster(flexible_resource_min={"CPU": 3}))
         print("in", flush=True)
-        sys.stdin.readline() if sys.stdin else None
     """
-    first = run_driver(world, code.replace("sys.stdin.readline() if sys.stdin else None", "time.sleep(600)"))
+    first = run_driver(world, code.rstrip() + "\n        time.sleep(600)\n")
     assert line_of(first) == "in\n"
-    second = run_driver(world, code.replace("sys.stdin.readline() if sys.stdin else None", ""))
+    second = run_driver(world, code)
     queued = eventually(lambda: [row for row in tree().values() if row["state"] == "QUEUED"])
     assert queued[0]["position"] == 1
     assert "3 CPU" in queued[0]["reason"]

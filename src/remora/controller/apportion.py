@@ -100,8 +100,7 @@ class Apportion:
         return {
             token: round((amount - self._steering.held(view.node_id, token)) * UNIT)
             for token, amount in latest.items()
-            if (owner := share_of_token(token)) is not None
-            and (cluster_of_class(owner[0]) is None or owner[0].split(".")[0] not in self._clusters.records)
+            if (owner := share_of_token(token)) is not None and cluster_of_class(owner[0]) not in self._clusters.records
         }
 
 

@@ -13,11 +13,9 @@ from remora.kernel.workloads import Host
 from remora.model.requests import plain_term
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import Port
-from remora.wire.classes import choice_from
+from remora.wire.classes import choice_from, cluster_key
 
 CLOSED = "CLOSED"
-
-KEY = "vc/"
 
 
 class Record:
@@ -60,7 +58,7 @@ def encode(record: Record, node_id: Callable[[int], str]) -> bytes:
 
 def stored(port: Port) -> list[tuple[str, bytes]]:
     """What is remembered, parents before children."""
-    found = [(key.removeprefix(KEY), port.get(key) or b"") for key in port.keys(KEY)]
+    found = [(key.removeprefix(cluster_key("")), port.get(key) or b"") for key in port.keys(cluster_key(""))]
     return sorted([pair for pair in found if pair[1]], key=lambda pair: int(json.loads(pair[1])["order"]))
 
 

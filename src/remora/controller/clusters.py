@@ -7,9 +7,9 @@ their owner. What a share is used for is observed, never told: nothing is asked 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from remora.controller.cluster_memory import CLOSED, KEY, Record, encode, restore, stored
+from remora.controller.cluster_memory import CLOSED, Record, encode, restore, stored
 from remora.controller.returned import Returned
 from remora.errors import UnknownNameError
 from remora.kernel import shares
@@ -24,7 +24,7 @@ from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import NodeView, Port
-from remora.wire.classes import ClassSpec
+from remora.wire.classes import ClassSpec, cluster_key
 from remora.wire.tokens import class_of_token, cluster_of_class, is_real, share_of_token, share_token
 
 Note = Callable[[str, str, str], None]
@@ -101,7 +101,7 @@ class Clusters:
 
     # What the cluster tells
 
-    def observe(self, views: Iterable[NodeView], held: Callable[[str, str], float]) -> None:
+    def observe(self, views: Collection[NodeView], held: Callable[[str, str], float]) -> None:
         """How much of every share is in use."""
         self._used.clear()
         self._seen.clear()
@@ -109,7 +109,7 @@ class Clusters:
             for name, total in view.total.items():
                 found = share_of_token(name)
                 if found is not None:
-                    self._seen.add(found[0])
+                    self._seen.add(cluster_of_class(found[0]) or found[0])
                 if found is not None and found[0] in self.records:
                     units = round((total - view.available.get(name, 0.0) - held(view.node_id, name)) * UNIT)
                     if units > 0:
@@ -223,7 +223,7 @@ class Clusters:
         for cluster_id, record in self.records.items():
             data = encode(record, self._node_id)
             if data != record.saved:
-                self._port.put(KEY + cluster_id, data)
+                self._port.put(cluster_key(cluster_id), data)
                 record.saved = data
 
     def remember(self) -> None:
@@ -291,7 +291,7 @@ class Clusters:
         cluster_id = record.vcluster.cluster_id
         self._scheduler.destroy_cluster(record.vcluster)
         del self.records[cluster_id]
-        self._port.put(KEY + cluster_id, None)
+        self._port.put(cluster_key(cluster_id), None)
         self._cooling[cluster_id] = self._now() + _COOL_SECONDS
         self._note("cluster", cluster_id, what)
 

@@ -17,7 +17,7 @@ from remora.model.virtual_clusters import VNODE_LABEL, VirtualCluster
 from remora.ray_seam import within
 from remora.ray_seam.ray_port import RayPort
 from remora.ray_seam.within import Scope
-from remora.wire.classes import ClassSpec
+from remora.wire.classes import ClassSpec, cluster_key
 from remora.wire.tokens import share_token
 
 _POLL_SECONDS = 0.2
@@ -130,7 +130,7 @@ def _known(cluster_id: str) -> tuple[VirtualCluster, dict[ClassSpec, frozenset[s
     found = _specs.get(cluster_id)
     now = time.monotonic()
     if found is None or now - found[0] > _FRESH_SECONDS:
-        data = RayPort().get(f"vc/{cluster_id}")
+        data = RayPort().get(cluster_key(cluster_id))
         spec = VirtualCluster.parse(json.loads(data)["spec"]) if data else VirtualCluster()
         found = _specs[cluster_id] = (now, spec, {})
     return found[1], found[2]

@@ -18,6 +18,11 @@ IDLE_SECONDS = 90.0
 """A class that nobody uses or mentions for this long is no longer offered; clients mention what they use more often."""
 
 
+def cluster_key(cluster_id: str) -> str:
+    """Where a virtual cluster is remembered; its spec is there for whoever works in it."""
+    return f"vc/{cluster_id}"
+
+
 @dataclass(frozen=True)
 class ClassSpec:
     """``cluster`` is the virtual cluster that the class belongs to; its id stands in the name, so that a token tells it."""
