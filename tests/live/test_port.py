@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from typing import Any
 
@@ -14,7 +16,7 @@ from tests.live.conftest import World, eventually
 import remora
 from remora.ray_seam.ray_port import RayPort
 from remora.seam.memory import MemoryPort
-from remora.seam.port import RUNNING, NodeGoneError, Work
+from remora.seam.port import ENDED, RUNNING, WORKER, NodeGoneError, Work
 
 TOKEN = "contract/token"  # not one of ours: the controller would take it away
 
@@ -39,6 +41,10 @@ class Memory:
     def something(self) -> tuple[str, str]:
         self.port.submit(Work("actor", "ab" * 16, "sitter", "01000000", RUNNING, "ALIVE", ({},), (self.node,)))
         return "sitter", "01000000"
+
+    def worker_ends(self) -> str:
+        self.port.submit(Work(WORKER, "cd" * 28, "", "", ENDED, "DEAD", (), (self.node,)))
+        return "cd" * 28
 
 
 class Real:
@@ -85,6 +91,16 @@ class Real:
         ray.get(sitter.ping.remote())
         self._holder = sitter
         return "sitter", ray.get_runtime_context().get_job_id()
+
+    def worker_ends(self) -> str:
+        """By a signal that it cannot handle, as when memory runs out."""
+
+        def who() -> tuple[str, int]:
+            return ray.get_runtime_context().get_worker_id(), os.getpid()
+
+        worker_id, pid = ray.get(ray.remote(who).options(num_cpus=1).remote())
+        os.kill(pid, signal.SIGKILL)
+        return str(worker_id)
 
 
 @pytest.fixture(params=["memory", "ray"])
@@ -160,6 +176,21 @@ def test_a_watcher_is_woken_when_a_node_comes_or_an_actor_starts(body: Any) -> N
     eventually(lambda: quiet(woken))  # what happened before it listened
     body.something()
     assert woken.wait(30)
+    stop()
+
+
+def test_a_watcher_is_told_which_worker_has_ended(body: Any) -> None:
+    told: list[Any] = []
+    woken = threading.Event()
+
+    def wake(work: Any) -> None:
+        told.append(work)
+        woken.set()
+
+    stop = body.port.watch(wake)
+    eventually(lambda: quiet(woken))
+    worker_id = body.worker_ends()
+    eventually(lambda: any(work is not None and (work.kind, work.work_id) == (WORKER, worker_id) for work in told))
     stop()
 
 

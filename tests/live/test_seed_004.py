@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,14 +128,27 @@ def test_actors_with_affinity_stay_in_their_cluster(world: World):
             ray.kill(actor)
 
 
-def test_ray_data_runs_inside(world: World):
+def test_ray_data_runs_inside_one_and_then_in_another(world: World):
+    """Its coordinator, which stays, knows the nodes of one cluster only; and the second has nothing where the driver is."""
     import ray.data
 
-    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc, sampled(vc) as seen:
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        total = ray.data.range(200, override_num_blocks=8).map(lambda row: {"id": row["id"] * 2}).sum("id")
-    assert total == 200 * 199
-    assert 0 < max(seen) <= 2
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    elsewhere = FixedSizeNodes([FixedSizeNode({"CPU": 2}), FixedSizeNode({"CPU": 1})], STRICT_SPREAD)
+    specs: list[dict[str, Any]] = [
+        {"flexible_resource_min": {"CPU": 1}, "flexible_resource_max": {"CPU": 1}},
+        {"fixed_size_nodes": [elsewhere]},
+    ]
+    for spec, most in zip(specs, (1, 3), strict=True):
+        with inside(**spec) as vc, sampled(vc) as seen:
+            rows = ray.data.range(16, override_num_blocks=16).map_batches(slowly_doubled).take_all()
+        assert sum(row["id"] for row in rows) == 16 * 15
+        assert max(seen) == most
+
+
+def slowly_doubled(batch: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.2)
+    return {"id": batch["id"] * 2}
 
 
 def test_ray_tune_runs_inside(world: World, tmp_path: Path):

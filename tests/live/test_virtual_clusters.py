@@ -114,6 +114,49 @@ class _Idler:
 Idler: Any = ray.remote(num_cpus=0)(_Idler)
 
 
+class _Flag:
+    def __init__(self) -> None:
+        self._raised, self._waited = threading.Event(), threading.Event()
+
+    def wait(self) -> bool:
+        self._waited.set()
+        return self._raised.wait(60)
+
+    def waited(self) -> bool:
+        return self._waited.wait(60)
+
+    def raise_it(self) -> None:
+        self._raised.set()
+
+
+Flag: Any = ray.remote(_Flag)
+
+
+@ray.remote
+def waits_and_works(flag: Any, seconds: float) -> float:
+    assert ray.get(flag.wait.remote())
+    time.sleep(seconds)
+    return time.monotonic()
+
+
+@ray.remote
+def raises_and_works(flag: Any, seconds: float) -> bool:
+    ray.get(flag.raise_it.remote())
+    time.sleep(seconds)
+    return True
+
+
+class _Newcomer:
+    def __init__(self) -> None:
+        self._born_at = time.monotonic()
+
+    def born_at(self) -> float:
+        return self._born_at
+
+
+Newcomer: Any = ray.remote(num_cpus=1)(_Newcomer)
+
+
 def test_it_never_uses_more_than_its_maximum(world: World):
     with inside(flexible_resource_max={"CPU": 3}) as vc, sampled(vc) as seen:
         ran = ray.get([timed.remote(0.03) for _ in range(200)], timeout=60)
@@ -132,6 +175,20 @@ def test_ten_levels_finish_in_one_cpu(world: World):
 def test_several_deep_chains_at_once_finish_in_one_cpu(world: World):
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
         assert ray.get([nest.remote(3) for _ in range(4)], timeout=60) == [3] * 4
+
+
+def test_nothing_new_starts_before_what_came_back_is_repaid(world: World):
+    """One that waits comes back while another runs in its place: an actor that is next in the raylet's queue is not started."""
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
+        flag = Flag.options(num_cpus=0, max_concurrency=4).remote()
+        outer = waits_and_works.remote(flag, 2.0)
+        assert ray.get(flag.waited.remote(), timeout=60)
+        inner = raises_and_works.remote(flag, 0.5)
+        ray.get(flag.wait.remote(), timeout=60)
+        newcomer = Newcomer.remote()
+        assert ray.get(inner, timeout=60)
+        assert ray.get(newcomer.born_at.remote(), timeout=60) >= ray.get(outer, timeout=60)
+        ray.kill(newcomer)
 
 
 def test_everything_that_is_nested_is_confined(world: World):

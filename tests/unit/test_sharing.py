@@ -13,7 +13,7 @@ from remora.model.resources import Resources
 from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, JOB, RUNNING, Work
+from remora.seam.port import ENDED, JOB, RUNNING, WORKER, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.tokens import class_token, share_token
 
@@ -118,6 +118,21 @@ def test_it_grows_on_demand_up_to_its_maximum_and_not_beyond(world: World) -> No
     assert sum(world.tokens(vc).values()) == 5
 
 
+def test_memory_that_no_spec_names_comes_along_with_the_cpus() -> None:
+    world = World()
+    for node in ("n3", "n4"):
+        world.port.join(node, {"CPU": 8, "memory": 8000})
+    world.controller.round()
+    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 6}), FixedSizeNode({"CPU": 5})], "STRICT_SPREAD")
+    vc = world.create(fixed_size_nodes=[nodes])
+    assert not world.tokens(vc, "memory")
+    world.want(vc, 1, Resources.parse({"CPU": 1, "memory": 8}))
+    assert sorted(world.tokens(vc, "memory").values()) == [5000, 6000]
+    named = world.create(job="j2", flexible_resource_max={"CPU": 2, "memory": 500})
+    world.want(named, 1, Resources.parse({"CPU": 1, "memory": 8}))
+    assert sum(world.tokens(named, "memory").values()) == 8
+
+
 def test_what_is_idle_goes_back_after_a_while_but_not_the_minimum(world: World) -> None:
     vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 5})
     world.want(vc, 5)
@@ -196,6 +211,55 @@ def test_while_a_cluster_is_full_starters_stand_in_line(world: World) -> None:
     world.port.give(node, outer)
     world.later(0.1)
     assert not returned.waits("w2")
+    assert world.tokens(vc) == {node: 1}
+
+
+def come_back(world: World, vc: str, node: str) -> dict[str, float]:
+    """One of the cluster's workers waits, another uses its share, and the first comes back: one more than the share runs."""
+    world.run(vc, node)
+    world.controller.sharing.wait("w1", vc, node, ONE)
+    inner = world.run(vc, node)
+    world.controller.sharing.go_on("w1")
+    world.later(0.1)
+    return inner
+
+
+def test_what_is_used_too_much_on_one_node_is_not_started_on_another(world: World) -> None:
+    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
+    vc = world.create(fixed_size_nodes=[nodes])
+    inner = come_back(world, vc, "n1")
+    assert world.controller.steering.full == {"n1": {vc}, "n2": {vc}}
+    world.controller.sharing.enter("w2", vc, "n2", ONE)
+    world.run(vc, "n2")
+    world.later(0.1)
+    assert world.controller.sharing.returned.waits("w2")
+    world.port.give("n1", inner)
+    world.later(0.1)
+    assert not world.controller.sharing.returned.waits("w2")
+    assert world.controller.steering.full == {"n1": frozenset(), "n2": frozenset()}
+
+
+def test_below_its_maximum_a_cluster_grows_for_what_it_uses_too_much_elsewhere(world: World) -> None:
+    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
+    vc = world.create(fixed_size_nodes=[nodes], flexible_resource_max={"CPU": 1})
+    come_back(world, vc, "n1")
+    world.controller.sharing.enter("w2", vc, "n2", ONE)
+    world.run(vc, "n2")
+    world.later(0.1)
+    world.later(0.1)
+    assert not world.controller.sharing.returned.waits("w2")
+
+
+def test_the_share_of_a_worker_that_dies_while_it_waits_is_lent_no_longer(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    held = world.run(vc, node)
+    world.controller.sharing.wait("w1", vc, node, ONE)
+    assert world.free(vc) == 1
+    world.port.give(node, held)
+    world.port.watch(world.controller.inbox.append)
+    world.port.submit(Work(WORKER, "w1", "", "", ENDED, "", ()))
+    world.controller.hear()
     assert world.tokens(vc) == {node: 1}
 
 

@@ -15,11 +15,11 @@ from remora.errors import UnknownNameError
 from remora.kernel import shares
 from remora.kernel.calling_back import Place, call_back
 from remora.kernel.cycle import Scheduler
-from remora.kernel.observing import grow_for, observe_use, own_total
+from remora.kernel.observing import bring_along, grow_for, observe_use, own_total
 from remora.kernel.reserving import leave
 from remora.kernel.tree import QUEUED, READY, VCluster, VNode
 from remora.model.requests import NodeClass
-from remora.model.resources import EMPTY, UNIT, Resources
+from remora.model.resources import EMPTY, MEMORY, UNIT, Resources
 from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
@@ -127,9 +127,22 @@ class Clusters:
         record = self.records.get(cluster_id)
         return record is not None and (record.state != CLOSED or any(record.vcluster.vnodes()))
 
-    def places(self) -> list[tuple[str, str]]:
-        """Where any work of a virtual cluster runs."""
-        return [place for place in self._used if place[0] in self.records]
+    def on(self, node_id: str) -> set[str]:
+        """The virtual clusters that have or use something of a node."""
+        number = self._cluster.nodes.by_id[node_id].number
+        here = {cluster_id for cluster_id, where in self._used if where == node_id and cluster_id in self.records}
+        return here | {cluster_id for cluster_id, record in self.records.items() if number in self._numbers(record)}
+
+    def excess(self, cluster_id: str, besides: str = "") -> Units:
+        """How much a cluster's work uses beyond its share, because some came back from waiting; on all nodes but one."""
+        found: Units = {}
+        for owner, node_id in self._used:
+            if owner == cluster_id and node_id != besides and node_id in self._cluster.nodes.by_id:
+                share = self.share(cluster_id, node_id)
+                for name, units in self.running(cluster_id, node_id).items():
+                    if units > share.get(name, 0):
+                        shares.bump(found, name, units - share.get(name, 0))
+        return found
 
     def running(self, cluster_id: str, node_id: str) -> Units:
         """What its work uses of a node, without what waits in ``ray.get``."""
@@ -252,18 +265,23 @@ class Clusters:
         self.called_back = found
 
     def _grow_for_starters(self) -> None:
-        """Work that stands in front of a full node has its place there already, and needs the share."""
+        """Work that stands in front of a full node has its place there already, and needs the share; and a share for what the
+        cluster uses too much of elsewhere."""
         for cluster_id, node_id in self._returned.places():
             record = self.records.get(cluster_id)
             if record is None or self.called_back:
                 continue
             here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), node_id)
+            beyond = self.excess(cluster_id, besides=node_id)
             for _, amounts in self._returned.starters(cluster_id, node_id):
-                self._grow(record, (here,), amounts, 1)
+                owed = max((-(-beyond.get(name, 0) // units) for name, units in amounts.pairs if units), default=0)
+                self._grow(record, (here,), amounts, 1 + owed)
 
     def _grow(self, record: Record, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> bool:
         before = record.vcluster.flex_total.copy()
         grow_for(self._cluster, record.vcluster, choices, demand, count)
+        if MEMORY in demand and not record.vcluster.spec.names(MEMORY):
+            bring_along(self._cluster, record.vcluster, MEMORY)
         grew = record.vcluster.flex_total != before
         if grew:
             self._note("cluster", record.vcluster.cluster_id, f"grew to {Resources(record.vcluster.flex_total)!r}")

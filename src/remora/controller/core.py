@@ -28,7 +28,7 @@ from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
 from remora.model.taints import Tolerations, rare_resources, rare_taints, split_taints
 from remora.model.virtual_clusters import VirtualCluster
-from remora.seam.port import ENDED, JOB, Demand, NodeView, Observation, Port, Work
+from remora.seam.port import ENDED, JOB, WORKER, Demand, NodeView, Observation, Port, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
 from remora.wire.leases import Ask
@@ -245,7 +245,9 @@ class Controller:
                     self.sharing.job_ended(job_id)
         while self.inbox:
             work = self.inbox.popleft()
-            if work is not None:
+            if work is not None and work.kind == WORKER:
+                self.sharing.go_on(work.work_id)
+            elif work is not None:
                 self.leases.see(work)
                 if work.kind == JOB:
                     self.sharing.job_ended(work.job_id)

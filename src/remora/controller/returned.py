@@ -1,7 +1,7 @@
 """Shares that their holders do not use for the moment: a worker that waits in ``ray.get``, or in front of a full node.
 
-Ray gives the CPU of such a worker back, and we its share. A worker says so and says it again while it waits; when it is not
-heard of any more, it is gone.
+Ray gives the CPU of such a worker back, and we its share. A worker says so and says it again while it waits; when it ends, or
+is not heard of any more, it is gone.
 """
 
 from __future__ import annotations

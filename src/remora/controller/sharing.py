@@ -220,14 +220,14 @@ class Sharing:
 
     def _admit(self) -> None:
         """Which clusters are full where, and who of those that wait there may start now."""
+        beyond = {cluster_id for cluster_id in self.clusters.records if self.clusters.excess(cluster_id)}
         for node_id, view in self.nodes.items():
             if node_id not in self._cluster.nodes.by_id:
                 continue
             full = {
                 cluster_id
-                for cluster_id, where in self.clusters.places()
-                if where == node_id
-                and _beyond(self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id))
+                for cluster_id in self.clusters.on(node_id)
+                if cluster_id in beyond or self._is_full(cluster_id, node_id)
             }
             if _beyond(*self._outside(view)):
                 full.add(ROOT)
@@ -237,11 +237,16 @@ class Sharing:
             if starters and node_id in self.nodes:
                 self._let_in(cluster_id, node_id, starters)
 
+    def _is_full(self, cluster_id: str, node_id: str) -> bool:
+        return _beyond(self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id))
+
     def _let_in(self, cluster_id: str, node_id: str, starters: list[tuple[str, Resources]]) -> None:
         if cluster_id == ROOT:
             running, allowed = self._outside(self.nodes[node_id])
         elif cluster_id in self.clusters.records:
             running, allowed = self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id)
+            elsewhere = self.clusters.excess(cluster_id, besides=node_id)
+            allowed = {name: units - elsewhere.get(name, 0) for name, units in allowed.items()}
         else:
             running, allowed = {}, dict(starters[0][1])  # it is gone: nothing holds them up
         for worker_id, amounts in starters:

@@ -58,6 +58,24 @@ def grow_for(cluster: Cluster, vcluster: VCluster, choices: tuple[NodeClass, ...
     return len(hosts)
 
 
+def bring_along(cluster: Cluster, vcluster: VCluster, name: str, beside: str = "CPU") -> None:
+    """Where a cluster has a part of a node's CPUs, it gets the same part of something that its spec leaves open, if that is to
+    be had: growing by every task's few bytes of memory, one after the other, would hold its work up."""
+    for number in {vnode.node for vnode in vcluster.vnodes()}:
+        whole = cluster.nodes.at(number).total
+        here = [vnode for vnode in vcluster.vnodes() if vnode.node == number]
+        part = whole.get(name, 0) * sum(vnode.total.get(beside, 0) for vnode in here) // max(whole.get(beside, 0), 1)
+        lack = part - sum(vnode.total.get(name, 0) for vnode in here)
+        if lack > 0:
+            flexible = vcluster.flex.get(number)
+            amounts = [(name, lack + (flexible.idle(name) if flexible is not None else 0))]
+            host, journal = Host(vcluster, number, None), []  # type: tuple[Host, shares.Journal]
+            if shares.take(cluster, host, amounts, journal):
+                shares.give(cluster, host, amounts)
+            else:
+                shares.undo(journal)
+
+
 def put_back(cluster: Cluster, vcluster: VCluster, slot: int | None, host: Host, total: Mapping[str, int]) -> None:
     """A virtual node that is remembered from before: it is there, whatever its parent has left."""
     spec = None

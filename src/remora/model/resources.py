@@ -12,6 +12,7 @@ from typing import Any
 
 from remora.errors import InvalidResourceError
 
+MEMORY = "memory"
 UNIT = 10_000
 TOKEN_PREFIX = "remora/"
 

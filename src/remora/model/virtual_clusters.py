@@ -167,6 +167,11 @@ class VirtualCluster:
             return 0
         return None
 
+    def names(self, name: str) -> bool:
+        """Whether it says anything about a resource."""
+        fixed = (node.resources for nodes in self.fixed_size_nodes for node in nodes.nodes)
+        return any(name in amounts for amounts in (self.flexible_resource_min, self.flexible_resource_max or (), *fixed))
+
     def without_minimum(self) -> VirtualCluster:
         """The same with nothing kept for the flexible part."""
         most = None if self.flexible_resource_max is None else _to_dict(self.flexible_resource_max)

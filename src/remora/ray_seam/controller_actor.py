@@ -23,7 +23,7 @@ from remora.ray_seam import hooks, raw
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.ray_port import RayPort
 from remora.ray_seam.tickets import STOCK
-from remora.seam.port import JOB, Work
+from remora.seam.port import JOB, WORKER, Work
 from remora.wire.classes import ClassSpec, choice_from
 from remora.wire.fences import FENCE_SECONDS, RENEW_SECONDS
 from remora.wire.groups import decode_group
@@ -75,10 +75,12 @@ class ControllerActor:
         threading.Thread(target=self._rounds, name="rounds", daemon=True).start()
 
     def _told(self, work: Work | None) -> None:
-        """Of an actor or a job we know what it means; after anything else everything is looked at."""
+        """Of an actor, a job or a worker we know what it means; after anything else everything is looked at."""
+        if work is not None and work.kind == WORKER and not self._core.sharing.returned.waits(work.work_id):
+            return  # they come and go all the time
         if work is not None:
             self._core.inbox.append(work)
-        if work is None or work.kind == JOB:
+        if work is None or work.kind in (JOB, WORKER):
             self._soon()
         self._awake.set()
 

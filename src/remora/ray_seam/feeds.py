@@ -1,4 +1,4 @@
-"""What GCS publishes about nodes, actors and jobs: which actor changed, or that something did.
+"""What GCS publishes about nodes, actors, jobs and worker processes: which actor changed, or that something did.
 
 A lost message costs a moment, never the truth: after every break, and once in a while anyway, the tables are read whole.
 """
@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ray.core.generated.gcs_pb2 import ActorTableData, JobTableData
+from ray.core.generated.gcs_pb2 import ActorTableData, JobTableData, WorkerDeltaData
 
 from remora.ray_seam.lookup import actor_from
-from remora.seam.port import ENDED, JOB, Work
+from remora.seam.port import ENDED, JOB, WORKER, Work
 
 _RETRY_SECONDS = 1.0
 _BATCH = 1_000
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Feeds:
-    """One thread with the three subscriptions, until it is stopped."""
+    """One thread with the subscriptions, until it is stopped."""
 
     def __init__(self, gcs_address: str, wake: Callable[[Work | None], None]) -> None:
         self._address = gcs_address
@@ -43,7 +43,12 @@ class Feeds:
         # Here: gRPC and these modules are needed in the controller only, and workers import this package.
         from ray._private import gcs_pubsub
 
-        kinds = (gcs_pubsub.GcsAioNodeInfoSubscriber, gcs_pubsub.GcsAioActorSubscriber, gcs_pubsub.GcsAioJobSubscriber)
+        kinds = (
+            gcs_pubsub.GcsAioNodeInfoSubscriber,
+            gcs_pubsub.GcsAioActorSubscriber,
+            gcs_pubsub.GcsAioJobSubscriber,
+            gcs_pubsub.GcsAioWorkerDeltaSubscriber,
+        )
         following = [asyncio.ensure_future(self._follow(kind)) for kind in kinds]
         await self._stopped.wait()
         for task in following:
@@ -67,6 +72,8 @@ class Feeds:
 def _work(key: str, message: Any) -> Work | None:
     if isinstance(message, ActorTableData):
         return actor_from(message, key)
+    if isinstance(message, WorkerDeltaData):  # sent only when one has ended
+        return Work(WORKER, message.worker_id.hex(), "", "", ENDED, "DEAD", (), (message.node_id.hex(),))
     if isinstance(message, JobTableData) and message.is_dead:
         return Work(JOB, key, "", key, ENDED, "DEAD", ())
     return None

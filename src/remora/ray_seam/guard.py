@@ -69,15 +69,29 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
         within.begin(kwargs.pop(CLUSTER, None) if kwargs else None)
         class_id = _fence.closes()
-        if _fence.is_full():
-            from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
-
-            stand_in_line(within.current())
+        _wait_while_full()
         if class_id is None:
             return function(*args, **kwargs)
         return again(class_id, retries, args, kwargs)
 
     return run
+
+
+def before_an_actor() -> None:
+    """Its class has been loaded and its constructor is next: where its virtual cluster is full it stands in line. A class that
+    is only passed around holds nobody up."""
+    worker = ray._private.worker.global_worker
+    if worker.mode != ray.WORKER_MODE or worker.actors or worker.actor_id.is_nil():
+        return
+    _fence.closes()
+    _wait_while_full()
+
+
+def _wait_while_full() -> None:
+    if _fence.is_full():
+        from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
+
+        stand_in_line(within.current())
 
 
 class _Again:

@@ -15,7 +15,7 @@ from remora.errors import InvalidStrategyError
 from remora.model.groups import GroupRequest
 from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
-from remora.ray_seam import clusters, raw, within
+from remora.ray_seam import clusters, confine, raw, within
 from remora.ray_seam.hints import Hint, Hints
 from remora.ray_seam.tickets import Given, Ticket
 from remora.ray_seam.waiting import Waiting
@@ -71,6 +71,8 @@ class Layer:
 
     def ticketed(self, options: dict[str, Any], *, is_actor: bool) -> dict[str, Any]:
         """Options that Ray understands, with everything that it does not in a ticket."""
+        if is_actor and within.peek() is not None:
+            options = confine.actor_options(options, str(within.peek()))
         if _OURS.isdisjoint(options) and not self.defaults.labels:
             return options
         given = {name: value for name, value in options.items() if name in _OURS and value is not None}

@@ -6,7 +6,7 @@ Libraries ask several times a second, so an answer of the controller is good for
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,8 @@ import ray
 from ray.exceptions import RayActorError
 
 from remora.errors import UnknownNameError
+from remora.model.resources import MEMORY
+from remora.model.virtual_clusters import VirtualCluster
 from remora.ray_seam import raw
 from remora.wire.fences import ROOT
 from remora.wire.tokens import without_tokens
@@ -106,9 +108,9 @@ def node_table(cluster_id: str | None) -> list[dict[str, Any]]:
             "NodeID": node["vnode_id"],
             "PhysicalNodeID": node["node_id"],
             "Labels": node["labels"],
-            "Resources": {**total, **store},
+            "Resources": {**own, **whole},
         }
-        for node, total, store in _with_store(found, cluster_id, raw.total_resources_per_node)
+        for node, own, whole in _with_whole(found, cluster_id, raw.total_resources_per_node)
         if node["node_id"] in entries
     ]
 
@@ -117,22 +119,26 @@ def total_resources_per_node(cluster_id: str | None) -> dict[str, Amounts]:
     found = tree_of(cluster_id)
     if found is None or cluster_id is None:
         return {node_id: without_tokens(total) for node_id, total in raw.total_resources_per_node().items()}
-    parts = _with_store(found, cluster_id, raw.total_resources_per_node)
-    return {node["vnode_id"]: {**total, **store} for node, total, store in parts}
+    parts = _with_whole(found, cluster_id, raw.total_resources_per_node)
+    return {node["vnode_id"]: {**own, **whole} for node, own, whole in parts}
 
 
 def available_resources_per_node(cluster_id: str | None) -> dict[str, Amounts]:
     found = tree_of(cluster_id)
     if found is None or cluster_id is None:
         return {node_id: without_tokens(free) for node_id, free in raw.available_resources_per_node().items()}
-    parts = _with_store(found, cluster_id, raw.available_resources_per_node)
-    return {node["vnode_id"]: {**available(node), **store} for node, _, store in parts}
+    parts = _with_whole(found, cluster_id, raw.available_resources_per_node)
+    return {node["vnode_id"]: {**_of(available(node), own), **whole} for node, own, whole in parts}
 
 
 def available(node: Row) -> Amounts:
     """What of a node is free; as in Ray, what is not is left out. A worker that came back may use more than there is."""
     free = {name: round(amount - node["used"].get(name, 0.0), 4) for name, amount in node["total"].items()}
     return {name: amount for name, amount in free.items() if amount > 0}
+
+
+def _of(amounts: Amounts, names: Iterable[str]) -> Amounts:
+    return {name: amounts[name] for name in names if name in amounts}
 
 
 def physical(node_id: Any) -> Any:
@@ -144,12 +150,14 @@ def physical(node_id: Any) -> Any:
     return owned[1]["node_id"] if owned is not None else node_id
 
 
-def _with_store(found: Tree, cluster_id: str, amounts: Any) -> Iterator[tuple[Row, Amounts, Amounts]]:
-    """Each node with its total, and the object store beside it. That is not divided: a cluster uses all of its nodes'."""
+def _with_whole(found: Tree, cluster_id: str, amounts: Any) -> Iterator[tuple[Row, Amounts, Amounts]]:
+    """Each node with its own part, and beside it what is not divided: a cluster uses the object stores of its nodes, and their
+    memory where its spec does not name that. Libraries plan by them, so what was borrowed of it so far is not enough."""
     row = found.by_id.get(cluster_id)
     if row is None:
         return
-    stores = {node_id: each[_STORE] for node_id, each in amounts().items() if each.get(_STORE)}
+    whole = [_STORE] if VirtualCluster.parse(row["spec"]).names(MEMORY) else [_STORE, MEMORY]
+    left = {node_id: {name: each[name] for name in whole if each.get(name)} for node_id, each in amounts().items()}
     for node in row["nodes"]:
-        store = stores.pop(node["node_id"], None) if _STORE not in node["total"] else None
-        yield node, dict(node["total"]), {} if store is None else {_STORE: store}
+        own = {name: amount for name, amount in node["total"].items() if name not in whole}
+        yield node, own, left.pop(node["node_id"], {})

@@ -58,6 +58,8 @@ TOUCHED = (
     Name("ray._raylet", "PythonFunctionDescriptor.function_name", "what a task is called"),
     Name("ray._raylet", "PythonFunctionDescriptor.class_name", "what an actor is called"),
     Name("ray._raylet", "GcsClient", "internal KV, node table, resource state, resize"),
+    Name("ray._private.worker", "global_worker.actors", "whether the constructor of an actor has run in this worker"),
+    Name("ray._private.worker", "global_worker.actor_id", "whether this worker is an actor's"),
     Name("ray._private.worker", "global_worker.core_worker", "the real one, which everything else goes to"),
     Name("ray._private.worker", "global_worker.gcs_client.address", "where the feeds and tables of GCS are"),
     Name("ray._private.worker", "global_worker.gcs_client.get_all_node_info", "which node is the head"),
@@ -106,6 +108,7 @@ TOUCHED = (
     Name("ray._private.gcs_pubsub", "GcsAioNodeInfoSubscriber", "the feed of nodes"),
     Name("ray._private.gcs_pubsub", "GcsAioActorSubscriber", "the feed of actors"),
     Name("ray._private.gcs_pubsub", "GcsAioJobSubscriber", "the feed of jobs"),
+    Name("ray._private.gcs_pubsub", "GcsAioWorkerDeltaSubscriber", "the feed of worker processes that end"),
 )
 _WHEN_CONNECTED = "global_worker."
 STATE_API = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from remora.ray_seam.within import set_base
 from remora.wire.running import RunOptions
 
 _OFF = ("0", "false")
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 @dataclass
@@ -109,6 +111,9 @@ def _attach() -> None:
         if isinstance(error, (RemoraError, VirtualClusterTimeoutError)):
             sys.stderr.write(f"remora: {' '.join(str(error).split())}\n")
             raise SystemExit(2 if isinstance(error, InvalidInputError) else 1) from None
+        if isinstance(error, KeyboardInterrupt):
+            sys.stderr.write("remora: interrupted before the program was attached; it waits in no queue any more\n")
+            raise SystemExit(_INTERRUPTED) from None
         raise
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remora.ray_seam.guard import guarded
+from remora.ray_seam.guard import before_an_actor, guarded
 
 _ATTRIBUTE = "__remora_stowaway__"
 
@@ -42,6 +42,7 @@ def arrive_unseen(packed: bytes) -> Stowaway:
     from remora.ray_seam import hooks
 
     hooks.arrive(packed)
+    before_an_actor()
     return Stowaway(packed)
 
 

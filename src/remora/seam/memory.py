@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from remora.seam.port import ACTOR, ENDED, JOB, Demand, NodeGoneError, NodeView, Observation, Work
+from remora.seam.port import ACTOR, ENDED, JOB, WORKER, Demand, NodeGoneError, NodeView, Observation, Work
 
 
 class MemoryPort:
@@ -110,7 +110,7 @@ class MemoryPort:
     def submit(self, work: Work) -> None:
         """Something is known to the cluster under its id, or is known to have changed."""
         self._work = [known for known in self._work if known.work_id != work.work_id] + [work]
-        self._wake(work if work.kind in (ACTOR, JOB) else None)
+        self._wake(work if work.kind in (ACTOR, JOB, WORKER) else None)
 
     def _wake(self, work: Work | None = None) -> None:
         for wake in self._wakes:

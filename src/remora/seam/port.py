@@ -37,7 +37,7 @@ class Demand:
 
 
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"
-TASK, ACTOR, GROUP, JOB = "task", "actor", "placement group", "job"
+TASK, ACTOR, GROUP, JOB, WORKER = "task", "actor", "placement group", "job", "worker"
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,9 @@ class Port(Protocol):
         ...
 
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
-        """Call ``wake``, from any thread, soon after something has come, changed or gone: with the actor or the job, or with
-        None when it was something else or everything has to be looked at. Returns how to stop that."""
+        """Call ``wake``, from any thread, soon after something has come, changed or gone: with the actor or the job, with a
+        worker process that has ended, or with None when it was something else or everything has to be looked at. Returns how
+        to stop that."""
         ...
 
     def hold(self, name: str, node_id: str, amounts: Mapping[str, float]) -> bool:
