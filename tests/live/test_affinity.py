@@ -258,13 +258,13 @@ def test_tasks_have_labels_and_affinity_too(world: World, where: Any) -> None:
 
 def test_create_and_kill_leave_no_token_and_no_growth_in_names(world: World) -> None:
     slots: set[str] = set()
-    for _ in range(6):
+    for _ in range(3):
         actors = [make(labels={"type": "mayfly"}) for _ in range(2)]
         slots.update(work.labels["remora.io/lease"] for work in RayPort().find(None) if "remora.io/lease" in work.labels)
         for actor in actors:
             ray.kill(actor)
         eventually(lambda: not lease_tokens())
-    assert len(slots) <= 16
+    assert len(slots) <= 16  # the long test makes 500
     tokens = lambda: [name for view in RayPort().observe().nodes for name in view.total if name.startswith("remora/lease/")]  # noqa: E731
     eventually(lambda: not tokens())  # nobody asks any more: what was in reserve goes too
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.live.conftest import World, eventually
-from tests.live.test_commands import remora_command
+from tests.live.typed import remora_command
 
 from remora.ray_seam import api
 

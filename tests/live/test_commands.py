@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import ray
 from tests.live.conftest import World, eventually, waits
-
-
-def remora_command(world: World | None, *words: str) -> subprocess.CompletedProcess[str]:
-    address = ["--address", world.cluster.address] if world else []
-    code = "from remora.cli.main import run; run()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *words, *address], capture_output=True, text=True, timeout=240, check=False
-    )
+from tests.live.typed import remora_command
 
 
 def test_a_taint_is_appended_and_deleted(world: World, where: Any) -> None:

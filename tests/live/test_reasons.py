@@ -11,7 +11,7 @@ import ray
 from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from tests.live.conftest import World, eventually, waits
-from tests.live.test_commands import remora_command
+from tests.live.typed import remora_command
 
 import remora
 from remora.ray_seam.late import LateGroup

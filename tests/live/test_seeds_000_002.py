@@ -13,7 +13,7 @@ import pytest
 import ray
 from ray.util.scheduling_strategies import DoesNotExist, In, NodeLabelSchedulingStrategy, NotIn
 from tests.live.conftest import World, waits
-from tests.live.test_commands import remora_command
+from tests.live.typed import remora_command
 
 import remora
 from remora import Exist, Exists
