@@ -48,7 +48,7 @@ live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (a
 local: $(STAMP) ## Run the tests of remora start, up and down, of the examples and of the documents, on real Rays of their own
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
-soak: $(STAMP) ## Run the long tests on clusters of their own, which are no part of `make test`
+soak: $(VENV)/.jobs ## Run the long tests on clusters of their own, which are no part of `make test`
 	$(BIN)/python -m pytest tests/soak -W default $(PYTEST_ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
@@ -84,6 +84,11 @@ $(BIN)/python:
 $(STAMP): pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV): a minute or two the first time"
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# Ray's dashboard, which the tests of jobs and of the state API need and which makes every Ray here start more slowly.
+$(VENV)/.jobs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[jobs]'
 	@touch $@
 
 $(VENV)/.docs: $(STAMP)

@@ -1,6 +1,6 @@
 """Tasks and actors on an attached driver, next to stock Ray: alternating in one run on one cluster, ratios printed.
 
-    python benchmarks/attached.py              about four minutes
+    python benchmarks/attached.py              about six minutes
 
 A real local Ray of four raylets. Stock and attached rounds alternate, because the machine is never equally busy twice; the
 ratio is the median over the rounds, each attached round against the stock rounds around it.
@@ -22,7 +22,7 @@ from ray.cluster_utils import Cluster
 
 import remora
 
-BATCH = 300
+BATCH = 1_500
 SINGLES = 60
 ACTORS = 4
 

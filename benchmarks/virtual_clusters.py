@@ -22,7 +22,7 @@ from ray.util import placement_group, remove_placement_group
 import remora
 from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
 
-BATCH = 300
+BATCH = 1_500
 GANGS = 10
 CPUS = 4
 

@@ -16,6 +16,7 @@ from tests.live.test_virtual_clusters import Idler, inside, sampled, timed, tree
 
 import remora
 from remora import PACK, STRICT_SPREAD, FixedSizeNode, FixedSizeNodes, VirtualCluster
+from remora.errors import InvalidInputError
 from remora.ray_seam.ray_port import RayPort
 
 
@@ -144,6 +145,18 @@ def test_ray_data_runs_inside_one_and_then_in_another(world: World):
             rows = ray.data.range(16, override_num_blocks=16).map_batches(slowly_doubled).take_all()
         assert sum(row["id"] for row in rows) == 16 * 15
         assert max(seen) == most
+
+
+def test_a_library_that_asks_for_more_gets_it_within_the_maximum(world: World):
+    from ray.autoscaler.sdk import request_resources
+
+    with inside(flexible_resource_max={"CPU": 3}) as vc:
+        request_resources(num_cpus=2)
+        assert eventually(lambda: tree()[vc]["total"].get("CPU")) == 2
+        request_resources(bundles=[{"CPU": 1}] * 9)
+        eventually(lambda: ray.cluster_resources().get("CPU") == 3)
+        with pytest.raises(InvalidInputError, match="num_cpus=-1"):
+            request_resources(num_cpus=-1)
 
 
 def slowly_doubled(batch: dict[str, Any]) -> dict[str, Any]:

@@ -191,6 +191,16 @@ def test_nothing_new_starts_before_what_came_back_is_repaid(world: World):
         ray.kill(newcomer)
 
 
+def test_an_actor_keeps_its_share_while_it_waits_as_it_keeps_its_cpu(world: World):
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}) as vc:
+        actor = Idler.options(num_cpus=1).remote()
+        assert ray.get(actor.which.remote(), timeout=60) == vc
+        with sampled(vc) as seen:
+            assert waits(actor.nested.remote(), 1.5)
+        assert set(seen) == {1}
+        ray.kill(actor)
+
+
 def test_everything_that_is_nested_is_confined(world: World):
     with inside(flexible_resource_max={"CPU": 2}) as vc:
         idler = Idler.remote()

@@ -133,6 +133,20 @@ def test_memory_that_no_spec_names_comes_along_with_the_cpus() -> None:
     assert sum(world.tokens(named, "memory").values()) == 8
 
 
+def test_a_request_is_for_a_size_and_what_runs_counts(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 6})
+    spec = ClassSpec((ANY,), cluster=vc)
+    world.controller.sharing.request(vc, [(spec, ONE, 3)])
+    assert sum(world.tokens(vc).values()) == 3
+    for node, free in list(world.tokens(vc).items()):
+        world.run(vc, node, free)
+    world.later(0.1)
+    world.controller.sharing.request(vc, [(spec, ONE, 4)])
+    assert sum(world.tokens(vc).values()) == 4
+    world.controller.sharing.request(vc, [(spec, ONE, 40)])
+    assert sum(world.tokens(vc).values()) == 6
+
+
 def test_what_is_idle_goes_back_after_a_while_but_not_the_minimum(world: World) -> None:
     vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 5})
     world.want(vc, 5)

@@ -99,6 +99,21 @@ class Clusters:
             return False  # somebody waits for its minimum: nobody takes more before
         return self._grow(record, spec.choices, demand, count)
 
+    def request(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> bool:
+        """There should be room for all of this together, with what runs already; whether anything grew."""
+        used: Units = {}
+        for owner, node_id in self._used:
+            if owner == cluster_id:
+                for name, units in self.running(cluster_id, node_id).items():
+                    shares.bump(used, name, units)
+        grew = False
+        for spec, demand, count in asked:
+            there = min([count, *(used.get(name, 0) // units for name, units in demand.pairs if units)])
+            for name, units in demand.pairs:
+                used[name] = used.get(name, 0) - there * units
+            grew |= count > there and self.want(spec, demand, count - there)
+        return grew
+
     # What the cluster tells
 
     def observe(self, views: Collection[NodeView], held: Callable[[str, str], float]) -> None:

@@ -78,6 +78,10 @@ class Sharing:
         self.clusters.want(spec, demand, count)
         self.steer()
 
+    def request(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> None:
+        if self.clusters.request(cluster_id, asked):
+            self.steer()
+
     def wait(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
         """A worker waits in ``ray.get``: others may use its share."""
         self.returned.give(worker_id, cluster_id, node_id, amounts)

@@ -106,8 +106,11 @@ class _Waiting:
 
 
 def _held(worker: Any) -> tuple[str, dict[str, float]] | None:
-    """The share of CPUs that this process holds, which is what Ray gives back while it waits."""
+    """The share of CPUs that this process holds, where Ray gives the CPUs back while it waits: in the main thread of a task,
+    and not in an actor, which keeps what it has."""
     if worker.mode != ray.WORKER_MODE or getattr(_said, "already", False):
+        return None
+    if not worker.actor_id.is_nil() or threading.current_thread() is not threading.main_thread():
         return None
     return held_share(worker)
 

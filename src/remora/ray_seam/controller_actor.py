@@ -201,6 +201,14 @@ class ControllerActor:
             if grew:
                 self._core.sharing.steer()
 
+    def request(self, cluster_id: str, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
+        """A virtual cluster should have room for all of this together."""
+        with self._lock:
+            asked = [(_spec(data), Resources.parse(resources), count) for data, resources, count in hints]
+            for spec, _, _ in asked:
+                self._core.ensure(spec)
+            self._core.sharing.request(cluster_id, asked)
+
     @_frequent
     def wait_in(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:
         with self._lock:

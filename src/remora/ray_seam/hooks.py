@@ -91,7 +91,7 @@ class Installation:
         )
         for owner, name, new in introspection.replacements():
             self._replace(owner, name, new)
-        self._undo.append(introspection.with_state_api(self._replace))
+        self._undo.append(introspection.later(self._replace))
 
     @functools.cached_property
     def layer(self) -> Layer:

@@ -25,6 +25,7 @@ from remora.wire.fences import ROOT
 from remora.wire.tokens import without_tokens
 
 _STATE_API = "ray.util.state.api"
+_AUTOSCALER = "ray.autoscaler.sdk"
 
 _instead: contextvars.ContextVar[str | None] = contextvars.ContextVar("remora_viewed", default=None)
 
@@ -62,9 +63,9 @@ def replacements() -> list[tuple[Any, str, Any]]:
 _TABLES = ("node_table", "total_resources_per_node", "available_resources_per_node")
 
 
-def with_state_api(replace: Callable[[Any, str, Any], None]) -> Callable[[], None]:
-    """Narrows Ray's state API as soon as it is there; what it returns ends the wait. Importing it takes 0.2 s, which no worker
-    should pay that does not ask."""
+def later(replace: Callable[[Any, str, Any], None]) -> Callable[[], None]:
+    """Replaces what is in modules that nobody has imported yet, as soon as somebody does; what it returns ends the wait. The
+    state API takes 0.2 s to import, which no worker should pay that does not ask."""
 
     def narrow(module: ModuleType) -> None:
         from remora.ray_seam import names, state_api
@@ -72,12 +73,24 @@ def with_state_api(replace: Callable[[Any, str, Any], None]) -> Callable[[], Non
         names.probe(names.STATE_API)
         replace(module.StateApiClient, "_make_http_get_request", state_api.narrowed(module.StateApiClient))
 
-    if _STATE_API in sys.modules:
-        narrow(sys.modules[_STATE_API])
-        return lambda: None
-    finder = _WhenImported(_STATE_API, narrow)
-    sys.meta_path.insert(0, finder)
-    return finder.stop
+    def grow(module: ModuleType) -> None:
+        from remora.ray_seam import requests
+
+        replace(module, "request_resources", requests.growing(module.request_resources))
+
+    finders: list[_WhenImported] = []
+
+    def stop() -> None:
+        for finder in finders:
+            finder.stop()
+
+    for name, then in ((_STATE_API, narrow), (_AUTOSCALER, grow)):
+        if name in sys.modules:
+            then(sys.modules[name])
+        else:
+            finders.append(_WhenImported(name, then))
+    sys.meta_path[:0] = finders
+    return stop
 
 
 class _WhenImported:

@@ -199,6 +199,16 @@ class Layer:
                 time.sleep(0.01)
         return offer
 
+    def request(self, cluster_id: str, asked: list[tuple[dict[str, str], dict[str, float], int]]) -> None:
+        """A virtual cluster should have room for all of this together: selector, amounts and how often."""
+        hints: list[Hint] = []
+        for selector, amounts, count in asked:
+            plain = self.ticket(self.rewrite({"label_selector": selector} if selector else {}, amounts))
+            spec = self._within(plain, cluster_id).spec
+            if spec is not None:
+                hints.append((spec.encode(), amounts, count))
+        self.controller().request.remote(cluster_id, hints)
+
     def names_no_node(self, strategy: Any) -> bool:
         """A node affinity to a node that is not there: Ray says so itself. It is only asked about nodes not seen yet."""
         if not isinstance(strategy, NodeAffinitySchedulingStrategy) or strategy.node_id in self._alive:

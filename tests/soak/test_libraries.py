@@ -1,4 +1,4 @@
-"""Ray Train, unmodified, inside a virtual cluster. ``make soak``: on a cluster of its own."""
+"""Ray Train and Data, unmodified, inside virtual clusters. ``make soak``: on a cluster of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from tests.live.test_seed_004 import slowly_doubled
 from tests.live.test_virtual_clusters import inside, sampled, tree
 
 import remora
@@ -46,3 +47,14 @@ def test_ray_train_runs_inside(cluster: Any, tmp_path: Path) -> None:
     assert [each["size"] for each in told] == [2, 2]
     assert {each["node"] for each in told} <= lies
     assert max(seen) == 2
+
+
+def test_ray_data_grows_a_cluster_that_has_nothing(cluster: Any) -> None:
+    """It asks for more and looks every 20 seconds whether it got it."""
+    import ray.data
+
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    with inside(flexible_resource_max={"CPU": 3}) as vc, sampled(vc) as seen:
+        rows = ray.data.range(120, override_num_blocks=120).map_batches(slowly_doubled).take_all()
+    assert sum(row["id"] for row in rows) == 120 * 119
+    assert 2 <= max(seen) <= 3
