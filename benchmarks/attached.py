@@ -22,7 +22,8 @@ from ray.cluster_utils import Cluster
 
 import remora
 
-BATCH = 1_500
+BATCH = 500
+WARM = 150
 SINGLES = 60
 ACTORS = 4
 
@@ -56,10 +57,9 @@ def measured(how: Callable[[Any], float], what: Any, options: dict[str, Any], at
     return how(what.options(**options) if attached and options else what)
 
 
-def warm_up(name: str, measure: Callable[[bool], float], attached: bool) -> None:
+def warm_up(task: Any) -> None:
     """Whoever switches exports its functions anew, and every worker loads them once."""
-    if not name.startswith("actor"):
-        measure(attached)
+    ray.get([task.remote() for _ in range(WARM)])
 
 
 def wrong_starts(node_id: str) -> tuple[float, int]:
@@ -95,7 +95,7 @@ def idle_controller() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=24)
     rounds = parser.parse_args().rounds
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     for zone in ("a", "b", "c"):
@@ -119,8 +119,10 @@ def main() -> None:
     for turn in range(2 * rounds + 2):
         attached = bool(turn % 2)
         (remora.attach if attached else remora.detach)()
-        for name, measure in cases:
-            warm_up(name, measure, attached)
+        for given in options.values():
+            warm_up(nothing.options(**given) if attached and given else nothing)
+        first = turn // 2 % len(cases)  # whoever comes first after a switch is not always the same
+        for name, measure in [*cases[first:], *cases[:first]]:
             value = measure(attached)
             if turn > 1:  # the first two turns start the workers
                 found[name][attached].append(value)

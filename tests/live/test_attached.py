@@ -192,6 +192,19 @@ def test_bad_input_is_refused_at_the_call(name: str, where: Any) -> None:
         where.options(**options)
 
 
+def test_gpus_are_made_visible_to_whom_they_are_given_and_to_nobody_else(world: World) -> None:
+    def visible() -> tuple[str | None, list[Any]]:
+        return os.environ.get("CUDA_VISIBLE_DEVICES"), ray.get_gpu_ids()
+
+    task = ray.remote(visible)
+    there: dict[str, Any] = {"tolerations": {"gpu_node": Exists()}, "label_selector": {"zone": "g"}}
+    for _ in range(2):
+        assert ray.get(task.options(**there).remote(), timeout=60) == (None, [])
+        devices, ids = ray.get(task.options(**there, num_gpus=1).remote(), timeout=60)
+        assert devices == ",".join(map(str, ids))
+        assert len(ids) == 1
+
+
 def test_a_selector_too_few_for_the_bundles_is_refused_at_the_call(world: World) -> None:
     with pytest.raises(ValueError, match="one selector a bundle"):
         ray.util.placement_group([{"CPU": 1}] * 2, bundle_label_selector=[{"zone": "a"}])

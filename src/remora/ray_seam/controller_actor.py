@@ -248,7 +248,7 @@ class ControllerActor:
             fenced = self._core.taint(node_id, set_, drop)
         self._told(None)
         if fenced:
-            time.sleep(2 * FENCE_SECONDS)  # until every worker has read the fence or will before it starts anything
+            time.sleep(1.5 * FENCE_SECONDS)  # until every worker has read the fence or will before it starts anything
 
     def status(self) -> dict[str, Any]:
         with self._lock:

@@ -1,21 +1,25 @@
 """What the workers of one node know of its fence: read from GCS by one of them at a time, shared by all through memory.
 
 A page of shared memory holds what was read last and when (the monotonic clock is that of the machine). A worker that finds
-it fresh reads nothing; one that finds it old reads GCS and writes it, unless another is just doing so. So GCS hears from a
-node a few times a second while it is busy, however many workers it has.
+it fresh reads nothing; one that finds it old reads GCS and writes it, unless another is just doing so. Before it is old it is
+read again in the background, so that work which follows work does not wait for GCS. So GCS hears from a node a few times a
+second while it is busy, however many workers it has.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
 import struct
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _SIZE = 16_384
+_AGING = 0.8  # of the time that it may be trusted: then it is read ahead
 _HEAD = struct.Struct("<QdI")  # an even number while nobody writes, when it was read, how long it is
 
 
@@ -28,26 +32,44 @@ class SharedFence:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._file, _SIZE)
         self._page = mmap.mmap(self._file, _SIZE)
+        self._here = threading.Lock()
+        self._ahead: threading.Thread | None = None
+        self._aging = threading.Event()
 
     def data(self) -> bytes:
         found = self._shared()
         if found is not None:
             return found
+        with self._alone() as alone:
+            if alone:
+                return self._refresh()
+        # Another worker is reading it: wait for that, and read it oneself only if it has died over it.
+        until = time.monotonic() + self._seconds
+        while time.monotonic() < until:
+            time.sleep(0.0005)
+            found = self._shared()
+            if found is not None:
+                return found
+        return self._read()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether nobody else refreshes the page, in this process or another; then nobody does until the end."""
+        if not self._here.acquire(blocking=False):
+            yield False
+            return
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Another worker is reading it: wait for that, and read it oneself only if it has died over it.
-            until = time.monotonic() + self._seconds
-            while time.monotonic() < until:
-                time.sleep(0.0005)
-                found = self._shared()
-                if found is not None:
-                    return found
-            return self._read()
-        try:
-            return self._refresh()
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
         finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._here.release()
 
     def _refresh(self) -> bytes:
         at = time.monotonic()  # before reading: it may be older than it looks, never younger
@@ -62,7 +84,26 @@ class SharedFence:
     def _shared(self) -> bytes | None:
         """What another worker has read, if it is fresh and nobody is writing."""
         turn, at, length = _HEAD.unpack_from(self._page)
-        if turn % 2 or not 0 <= time.monotonic() - at < self._seconds or not turn:
+        age = time.monotonic() - at
+        if turn % 2 or not 0 <= age < self._seconds or not turn:
             return None
+        if age > self._seconds * _AGING and not self._aging.is_set():
+            self._read_ahead()
         data = self._page[_HEAD.size : _HEAD.size + length]
         return data if _HEAD.unpack_from(self._page)[0] == turn else None
+
+    def _read_ahead(self) -> None:
+        self._aging.set()
+        if self._ahead is None:
+            self._ahead = threading.Thread(target=self._keep_fresh, name="remora-fence", daemon=True)
+            self._ahead.start()
+
+    def _keep_fresh(self) -> None:
+        while self._aging.wait():
+            # Whoever finds it old reads it himself, and says what went wrong.
+            with contextlib.suppress(Exception), self._alone() as alone:
+                if alone:
+                    self._refresh()
+            if not alone:
+                time.sleep(self._seconds / 10)
+            self._aging.clear()

@@ -1,7 +1,7 @@
 """The guard in front of every function in a worker: does this node still accept what is about to start?
 
 A token that is in use cannot be taken from a full node, and the raylet hands a returned one to the next in its queue. So the
-guard looks at the node's fence (at most 50 ms old), and hands fenced work on: it submits the same call again, which waits for
+guard looks at the node's fence (at most 250 ms old), and hands fenced work on: it submits the same call again, which waits for
 a token like any other, and returns its result. The token that it holds meanwhile keeps the place occupied, so that no more
 than were running can be handed on at once.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import pickle
 import sys
 import threading
@@ -27,6 +28,7 @@ from remora.ray_seam import blocking, introspection, travel, within
 from remora.ray_seam.proxy import CoreWorkerProxy
 from remora.ray_seam.shim import ray_with, view_of
 from remora.ray_seam.tickets import STOCK, Ticket
+from remora.wire.tokens import is_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _installed: list[Installation] = []  # at most one
 _MARK = "_remora_exported_by"
 _MISSING: Any = object()
+_NO_ACCELERATOR = frozenset({"CPU", "memory"})
 _CHECKED = ("label_selector", "node_labels", "fallback_strategy", "tolerations", "labels", "affinity", "scheduling_strategy")
 
 
@@ -81,7 +84,8 @@ class Installation:
         self._replace(ActorClass, "_remote", self._around_actor(ActorClass._remote))
         self._replace(ActorHandle, "remora_id", property(lambda handle: handle._actor_id.hex()))
         self._replace(ray.remote_function, "pickle_dumps", self._around_pickle(ray.remote_function.pickle_dumps))
-        self._worker = view_of(ray._private.worker.global_worker, lambda real: CoreWorkerProxy(real, self))
+        self._worker, renew = view_of(ray._private.worker.global_worker, lambda real: CoreWorkerProxy(real, self))
+        self._when_connected(renew)
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
         self._take_placement_groups()
@@ -89,6 +93,8 @@ class Installation:
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
+        utils = ray._private.utils
+        self._replace(utils, "set_visible_accelerator_ids", _known_without_accelerators(utils.set_visible_accelerator_ids))
         for owner, name, new in introspection.replacements():
             self._replace(owner, name, new)
         self._undo.append(introspection.later(self._replace))
@@ -121,6 +127,12 @@ class Installation:
         old = vars(owner).get(name, _MISSING)
         setattr(owner, name, new)
         self._undo.append(lambda: delattr(owner, name) if old is _MISSING else setattr(owner, name, old))
+
+    def _when_connected(self, call: Callable[[], None]) -> None:
+        """Whenever ``ray.init`` has connected this process, from now on."""
+        known = ray._private.worker._post_init_hooks
+        known.insert(0, call)  # before any that submits something
+        self._undo.append(lambda: known.remove(call))
 
     def _accept_options(self) -> None:
         """The tables that ``.options()`` and ``@ray.remote`` validate against."""
@@ -235,6 +247,23 @@ def _without_tokens(stock: Any) -> Any:
         return (line for line in stock(lines) if TOKEN_PREFIX not in line)
 
     return filter_autoscaler_events
+
+
+def _known_without_accelerators(stock: Any) -> Any:
+    """Before every task Ray compares the name of all that it holds with a pattern for each kind of accelerator; with a token
+    more that takes longer. Of work that holds CPUs, memory and tokens only, the answer is known."""
+    worker = ray._private.worker.global_worker
+    even_none = ray._private.accelerators.RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO_ENV_VAR
+
+    @functools.wraps(stock)
+    def set_visible_accelerator_ids() -> Any:
+        if even_none in os.environ or any(
+            name not in _NO_ACCELERATOR and not is_token(name) for name in worker.core_worker.resource_ids()
+        ):
+            return stock()
+        return {}
+
+    return set_visible_accelerator_ids
 
 
 def _checking(name: str) -> Callable[[Any], None]:

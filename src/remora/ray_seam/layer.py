@@ -17,7 +17,7 @@ from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
 from remora.ray_seam import clusters, confine, raw, within
 from remora.ray_seam.hints import Hint, Hints
-from remora.ray_seam.tickets import Given, Ticket
+from remora.ray_seam.tickets import STOCK, Given, Ticket
 from remora.ray_seam.waiting import Waiting
 from remora.wire.classes import IDLE_SECONDS
 from remora.wire.groups import encode_group
@@ -119,6 +119,15 @@ class Layer:
         elif strategy is None and given.keys() <= _CLASS_ONLY and _lasts(key) and len(self._usual) < _MOST_KEPT:
             self._usual[key] = plain
         return options
+
+    def usual_token(self, ticket: Any) -> str | None:
+        """The token of a task, where that is all it takes; None where more has to be thought of. ``ticket`` is what stands in
+        the place of its label selector."""
+        if self.defaults.rare or within.current() is not None:
+            return None
+        if ticket is None:
+            return self._token(self.plain)
+        return self._token(ticket) if ticket.__class__ is Ticket and ticket.lease is None and ticket is not STOCK else None
 
     def tokens(self, ticket: Ticket, resources: dict[str, float]) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""

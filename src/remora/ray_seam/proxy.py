@@ -10,7 +10,7 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ray import Language
@@ -34,12 +34,11 @@ class _Call:
     def __init__(self, method: str) -> None:
         parameters = list(inspect.signature(getattr(CoreWorker, method)).parameters.values())[1:]
         self.at = {parameter.name: index for index, parameter in enumerate(parameters)}
+        self.count = len(parameters)
         self._blank = [None if each.default is inspect.Parameter.empty else each.default for each in parameters]
 
     def in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """All arguments by position, whichever way they came."""
-        if len(args) == len(self._blank):
-            return list(args)
         call = [*args, *self._blank[len(args) :]]
         for name, value in kwargs.items():
             call[self.at[name]] = value
@@ -72,10 +71,32 @@ class CoreWorkerProxy:
             self.__dict__[name] = value  # bound once; these are asked for on every call
         return value
 
-    def submit_task(self, *args: Any, **kwargs: Any) -> Any:
-        known = _call("submit_task")
+    @functools.cached_property
+    def submit_task(self) -> Callable[..., Any]:
+        """Most tasks need nothing but the token of their class: they take the short way."""
+        known, layer, inner = _call("submit_task"), self._layer, self.remora_inner.submit_task
         at = known.at
-        call = known.in_order(args, kwargs)
+        resources, selector, fallback = at["resources"], at["label_selector"], at["fallback_strategy"]
+        strategy, retries, descriptor, name = (
+            at["scheduling_strategy"],
+            at["max_retries"],
+            at["function_descriptor"],
+            at["name"],
+        )
+
+        def submit_task(*args: Any, **kwargs: Any) -> Any:
+            call = list(args) if len(args) == known.count else known.in_order(args, kwargs)
+            token = layer.usual_token(call[selector])
+            if token is None or call[retries] != _USUAL_RETRIES or call[strategy].__class__ is not str:
+                return self._submit_task(call, at)
+            call[selector] = call[fallback] = None
+            call[resources] = taken = {**call[resources], token: TAKEN}
+            layer.waiting.note(taken, call[descriptor], call[name])
+            return inner(*call)
+
+        return submit_task
+
+    def _submit_task(self, call: list[Any], at: dict[str, int]) -> Any:
         retries, cluster_id, ticket = call[at["max_retries"]], self._layer.cluster(), call[at["label_selector"]]
         hidden = [] if retries == _USUAL_RETRIES else [RETRIES, retries]
         leased = isinstance(ticket, Ticket) and ticket.lease is not None

@@ -18,32 +18,26 @@ if TYPE_CHECKING:
     from remora.ray_seam.proxy import CoreWorkerProxy
 
 
-def view_of(worker: Any, wrap: Callable[[Any], CoreWorkerProxy]) -> Any:
-    """The process's worker, with a core worker that adds tokens.
+def view_of(worker: Any, wrap: Callable[[Any], CoreWorkerProxy]) -> tuple[Any, Callable[[], None]]:
+    """The process's worker, with a core worker that adds tokens; and what to call when the worker has connected anew.
 
-    The view shares the worker's own attributes, so that everything but the core worker is as fast as it was.
+    The view shares the worker's own attributes, and the one that it has instead is a slot: both are looked up several times for
+    every task, and as fast as they were.
     """
-    attributes = worker.__dict__
-    held: Any = None
 
     class WorkerView(type(worker)):  # type: ignore[misc]
-        @property
-        def core_worker(self) -> Any:
-            nonlocal held
-            real = attributes.get("core_worker")
-            if held is None or held.remora_inner is not real:  # the worker connected anew
-                if real is None:
-                    raise AttributeError("core_worker")
-                held = wrap(real)
-            return held
+        __slots__ = ("core_worker",)
 
-        @core_worker.setter
-        def core_worker(self, value: Any) -> None:
-            attributes["core_worker"] = value
+    view: Any = object.__new__(WorkerView)
+    view.__dict__ = worker.__dict__
 
-    view = object.__new__(WorkerView)
-    view.__dict__ = attributes
-    return view
+    def renew() -> None:
+        real = worker.__dict__.get("core_worker")
+        if real is not None:
+            view.core_worker = wrap(real)
+
+    renew()
+    return view, renew
 
 
 class _View:

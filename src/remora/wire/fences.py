@@ -13,8 +13,9 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-FENCE_SECONDS = 0.05
-"""A worker trusts what it read for this long; a fence holds for certain this long after it was written."""
+FENCE_SECONDS = 0.25
+"""A worker trusts what it read for this long; a fence holds for certain this long after it was written. While work flows, every
+node asks about as often, so this is what the cluster pays for how soon a taint holds on a full node."""
 
 
 RENEW_SECONDS = 2.0
