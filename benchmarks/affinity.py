@@ -3,20 +3,15 @@
     python benchmarks/affinity.py              about three minutes
 
 Four cats, one on a node, and three dogs with each: by affinity, and the same by placement groups, from the first call to the
-last answer. Once with as many worker processes waiting on each node as will be needed, which shows what placing them costs; and
-once with none, where each of the sixteen starts a process, which costs about a second of CPU. The start of one actor by
-affinity next to a stock one that is pinned to a node. And how many decisions the controller makes in a second when one driver
-keeps many in flight.
+last answer. The start of one actor by affinity next to a stock one that is pinned to a node. And how many decisions the
+controller makes in a second when one driver keeps many in flight.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -28,8 +23,6 @@ import remora
 from remora import actor_affinity, label_in, label_not_in
 from remora.wire.leases import encode_ask
 from remora.wire.options import Defaults, rewrite
-
-MOST = 4  # idle workers on a node
 
 
 class Animal:
@@ -60,22 +53,6 @@ def by_groups() -> tuple[list[Any], Any]:
     return made, group
 
 
-def ready_workers(count: int) -> None:
-    """So many idle worker processes on each node, neither more nor fewer."""
-
-    def hold() -> int:
-        time.sleep(0.5)
-        return os.getpid()
-
-    task = ray.remote(hold)
-    for node in ray.nodes():
-        here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        pids = set(ray.get([task.options(num_cpus=0.1, scheduling_strategy=here).remote() for _ in range(MOST)]))
-        for pid in sorted(pids)[count:]:
-            os.kill(pid, signal.SIGKILL)
-    time.sleep(0.5)  # until the raylets have noticed
-
-
 def timed(start: Any) -> float:
     began = time.perf_counter()
     found = start()
@@ -86,7 +63,7 @@ def timed(start: Any) -> float:
         ray.kill(actor)
     if group is not None:
         remove_placement_group(group)
-    time.sleep(2)  # until the workers are gone
+    time.sleep(2)  # until the workers are gone and new ones wait, for whoever comes next
     return elapsed
 
 
@@ -97,7 +74,7 @@ def one(options: dict[str, Any]) -> float:
     elapsed = time.perf_counter() - began
     ray.kill(actor)
     time.sleep(0.5)
-    return elapsed
+    return elapsed * 1e3
 
 
 def decisions_per_second(count: int) -> float:
@@ -114,36 +91,37 @@ def decisions_per_second(count: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
     rounds = parser.parse_args().rounds
-    os.environ.update(RAY_num_workers_soft_limit=str(MOST))  # idle workers beyond this end after a second
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     for zone in ("a", "b", "c"):
         cluster.add_node(num_cpus=2, labels={"zone": zone})
     remora.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
     node_id = next(node["NodeID"] for node in ray.nodes() if node["Labels"].get("zone") == "a")
-    pinned = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
-    chosen = {"labels": {"type": "one"}, "label_selector": {"zone": "a"}}
-    cases: dict[str, tuple[int, Callable[[], float], Callable[[], float]]] = {
-        "16 animals, 4 workers wait on each node": (4, lambda: timed(by_groups), lambda: timed(by_affinity)),
-        "16 animals, each starts a worker": (0, lambda: timed(by_groups), lambda: timed(by_affinity)),
-        "one actor, a worker waits": (1, lambda: one(pinned), lambda: one(chosen)),
-    }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
+
+    affinity: list[float] = []
+    groups: list[float] = []
+    leased: list[float] = []
+    pinned: list[float] = []
     for round_ in range(rounds + 1):
-        for name, (workers, theirs, ours) in cases.items():
-            remora.detach()
-            ready_workers(workers)
-            stock = theirs()
-            ready_workers(workers)
-            remora.attach()
-            value = ours()
-            if round_:  # the first loads code
-                found[name].append((stock, value))
-    for name, pairs in found.items():
-        ratio = statistics.median(value / stock for stock, value in pairs)
-        was, is_ = (statistics.median(each) for each in zip(*pairs, strict=True))
-        print(f"{name:40} stock {was:6.2f} s   affinity {is_:6.2f} s   ratio {ratio:.2f}")
+        for ours in (True, False) if round_ % 2 else (False, True):  # workers that one starts too many are found by the next
+            if ours:
+                remora.attach()
+                value = timed(by_affinity), one({"labels": {"type": "one"}, "label_selector": {"zone": "a"}})
+            else:
+                remora.detach()
+                value = timed(by_groups), one({"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)})
+            if round_:  # the first starts workers and loads code
+                (affinity if ours else groups).append(value[0])
+                (leased if ours else pinned).append(value[1])
+    remora.attach()
+    for name, before, after, unit in (
+        ("4 cats and 12 dogs", groups, affinity, "s"),
+        ("start of one actor", pinned, leased, "ms"),
+    ):
+        ratio = statistics.median(after[i] / before[i] for i in range(rounds))
+        was, is_ = statistics.median(before), statistics.median(after)
+        print(f"{name:22} stock {was:8.2f} {unit}   affinity {is_:8.2f} {unit}   ratio {ratio:.2f}")
     print(f"decisions through the controller, pipelined: {decisions_per_second(2_000):.0f}/s")
     remora.detach()
     ray.shutdown()

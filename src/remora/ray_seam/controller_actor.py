@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
@@ -63,6 +65,7 @@ class ControllerActor:
     """One core behind a lock. A thread makes the rounds from the start, so a restarted controller needs nobody to wake it."""
 
     def __init__(self) -> None:
+        _hurry()
         self._lock = threading.Lock()
         self._steering = threading.Lock()  # taken before the other
         self._stopped = False
@@ -282,6 +285,14 @@ class ControllerActor:
 
     def pid(self) -> int:
         return os.getpid()
+
+
+def _hurry() -> None:
+    """Ray starts workers with less priority than its own servers; whoever decides for all of them should not have to wait for
+    their start. It is not everywhere allowed."""
+    with contextlib.suppress(OSError):
+        for thread in Path("/proc/self/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), 0)
 
 
 @functools.lru_cache(maxsize=1024)
