@@ -16,7 +16,7 @@ from tests.live.conftest import World, eventually
 import remora
 from remora.ray_seam.ray_port import RayPort
 from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, RUNNING, WORKER, NodeGoneError, Work
+from remora.seam.port import ENDED, JOB, RUNNING, WORKER, NodeGoneError, Work
 
 TOKEN = "contract/token"  # not one of ours: the controller would take it away
 
@@ -41,6 +41,10 @@ class Memory:
     def something(self) -> tuple[str, str]:
         self.port.submit(Work("actor", "ab" * 16, "sitter", "01000000", RUNNING, "ALIVE", ({},), (self.node,)))
         return "sitter", "01000000"
+
+    def job(self) -> str:
+        self.port.submit(Work(JOB, "01000000", "", "01000000", RUNNING, "RUNNING", ()))
+        return "01000000"
 
     def worker_ends(self) -> str:
         self.port.submit(Work(WORKER, "cd" * 28, "", "", ENDED, "DEAD", (), (self.node,)))
@@ -91,6 +95,9 @@ class Real:
         ray.get(sitter.ping.remote())
         self._holder = sitter
         return "sitter", ray.get_runtime_context().get_job_id()
+
+    def job(self) -> str:
+        return str(ray.get_runtime_context().get_job_id())
 
     def worker_ends(self) -> str:
         """By a signal that it cannot handle, as when memory runs out."""
@@ -202,6 +209,11 @@ def test_work_is_found_by_id_and_by_name_and_by_its_job(body: Any) -> None:
     assert found.work_id in [work.work_id for work in body.port.find(job_id)]
     assert found.node_ids == (body.node,)
     assert body.port.find("nobody-has-this-name") == []
+    assert found in body.port.find(None)
+
+
+def test_jobs_that_run_are_among_the_living(body: Any) -> None:
+    assert body.job() in [work.work_id for work in body.port.find(None) if work.kind == JOB]
 
 
 def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) -> None:

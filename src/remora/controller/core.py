@@ -28,7 +28,7 @@ from remora.model.labels import Labels, show_labels
 from remora.model.resources import UNIT, Resources
 from remora.model.taints import Tolerations, rare_resources, rare_taints, split_taints
 from remora.model.virtual_clusters import VirtualCluster
-from remora.seam.port import ENDED, JOB, WORKER, Demand, NodeView, Observation, Port, Work
+from remora.seam.port import ACTOR, JOB, WORKER, Demand, NodeView, Observation, Port, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.groups import class_of
 from remora.wire.leases import Ask
@@ -235,14 +235,15 @@ class Controller:
         if self.now() - self._looked_at > _ALL_ACTORS_SECONDS:
             self._looked_at = self.now()
             self.inbox.clear()
-            self.leases.see_all(self.port.find(None))
+            living = self.port.find(None)
+            self.leases.see_all([work for work in living if work.kind == ACTOR])
             if first:
                 self.sharing.clusters.remember()
                 self.sharing.observe(self.nodes)
                 self.leases.remember()
-            for job_id in {record.job_id for record in self.sharing.clusters.records.values()} - {""}:
-                if not any(work.kind == JOB and work.state != ENDED for work in self.port.find(job_id)):
-                    self.sharing.job_ended(job_id)
+            running = {work.job_id for work in living if work.kind == JOB}
+            for job_id in {record.job_id for record in self.sharing.clusters.records.values()} - running - {""}:
+                self.sharing.job_ended(job_id)
         while self.inbox:
             work = self.inbox.popleft()
             if work is not None and work.kind == WORKER:

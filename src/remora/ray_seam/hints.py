@@ -29,7 +29,7 @@ class Hints:
 
     def note(self, spec: ClassSpec, resources: Mapping[str, float]) -> None:
         """One more of this."""
-        key = (spec.class_id, tuple(sorted(resources.items())))
+        key = (spec.class_id, tuple(resources.items()))
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + 1
             if spec.class_id not in self._specs:

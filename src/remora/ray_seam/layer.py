@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
@@ -32,7 +32,16 @@ _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "schedul
 _CLASS_ONLY = {"label_selector", "node_labels", "tolerations"}  # say the class and nothing besides
 _MOST_KEPT = 10_000
 _SEEN_SECONDS = 5.0
+_SHARES_SECONDS = 5.0  # sooner than a name is used for another cluster
 _AGAIN_SECONDS = IDLE_SECONDS / 3
+
+
+class _Shares(NamedTuple):
+    """What a task takes in a virtual cluster, for a while."""
+
+    ticket: Ticket
+    shares: dict[str, float]
+    until: float
 
 
 class Layer:
@@ -47,6 +56,7 @@ class Layer:
         self._tickets: dict[str, Ticket] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
         self._inside: dict[tuple[str, str], Ticket] = {}
+        self._shares: dict[tuple[Any, ...], _Shares] = {}
         self._hints = Hints(self._tell)
         plain = rewrite({}, defaults)
         self.plain = Ticket(plain.spec.class_id, plain.spec)  # for work that says nothing about where it runs
@@ -120,14 +130,28 @@ class Layer:
             self._usual[key] = plain
         return options
 
-    def usual_token(self, ticket: Any) -> str | None:
-        """The token of a task, where that is all it takes; None where more has to be thought of. ``ticket`` is what stands in
-        the place of its label selector."""
-        if self.defaults.rare or within.current() is not None:
+    def usual_tokens(self, ticket: Any, resources: dict[str, float], cluster_id: str | None) -> dict[str, float] | None:
+        """The tokens of a task, where they are all that it takes; None where more has to be thought of. ``ticket`` is what
+        stands in the place of its label selector."""
+        if self.defaults.rare:
             return None
         if ticket is None:
-            return self._token(self.plain)
-        return self._token(ticket) if ticket.__class__ is Ticket and ticket.lease is None and ticket is not STOCK else None
+            ticket = self.plain
+        elif ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK:
+            return None
+        if cluster_id is None:
+            return {self._token(ticket): TAKEN}
+        key = (ticket.class_id, cluster_id, *resources.items())
+        found = self._shares.get(key)
+        if found is None or time.monotonic() > found.until:
+            inside = self._within(ticket, cluster_id)
+            if inside.spec is None:
+                return None
+            shares = clusters.shares(cluster_id, inside.spec, resources)
+            found = self._shares[key] = _Shares(inside, shares, time.monotonic() + _SHARES_SECONDS)
+        assert found.ticket.spec is not None
+        self._hints.note(found.ticket.spec, resources)
+        return {self._token(found.ticket): TAKEN, **found.shares}
 
     def tokens(self, ticket: Ticket, resources: dict[str, float]) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""

@@ -37,10 +37,11 @@ class Lookup:
                 return found
         return self._named(text)
 
-    def actors(self) -> list[Work]:
+    def living(self) -> list[Work]:
+        """Every actor and every job."""
         # GCS remembers very many that are dead: each living state is asked for by itself.
         table = [data for state in _LIVING for data in _accessor().get_actor_table(None, state)]
-        return [actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table]
+        return [*_running_jobs(), *(actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table)]
 
     def restart(self, actor_id: str) -> None:
         from ray._private.gcs_utils import create_gcs_channel
@@ -68,7 +69,8 @@ class Lookup:
         actors = map(actor_from, self.actors_of(job_id))
         groups = self.groups_of(job_id)
         tasks = [task for task in map(_task, self.tasks_of(job_id)) if task.kind == TASK]
-        return [*_running_job(job_id), *(work for work in (*actors, *groups, *tasks) if work.state != ENDED)]
+        running = [job for job in _running_jobs() if job.job_id == job_id]
+        return [*running, *(work for work in (*actors, *groups, *tasks) if work.state != ENDED)]
 
     def _actor(self, actor_id: str) -> list[Work]:
         data = _accessor().get_actor_info(ActorID.from_hex(actor_id))
@@ -122,10 +124,10 @@ def submissions() -> dict[str, str]:
     return {job_id: name for job_id, name in named if name}
 
 
-def _running_job(job_id: str) -> list[Work]:
-    """The job itself, while its driver runs: it may have nothing else, and its virtual clusters live as long."""
-    alive = any(job.job_id.hex() == job_id and not job.is_dead for job in _jobs())
-    return [Work(JOB, job_id, "", job_id, RUNNING, "RUNNING", ())] if alive else []
+def _running_jobs() -> list[Work]:
+    """Jobs whose drivers run: they may have nothing else, and their virtual clusters live as long."""
+    ids = [job.job_id.hex() for job in _jobs() if not job.is_dead]
+    return [Work(JOB, job_id, "", job_id, RUNNING, "RUNNING", ()) for job_id in ids]
 
 
 def _jobs() -> list[Any]:

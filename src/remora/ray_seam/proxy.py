@@ -86,13 +86,19 @@ class CoreWorkerProxy:
 
         def submit_task(*args: Any, **kwargs: Any) -> Any:
             call = list(args) if len(args) == known.count else known.in_order(args, kwargs)
-            token = layer.usual_token(call[selector])
-            if token is None or call[retries] != _USUAL_RETRIES or call[strategy].__class__ is not str:
+            if call[retries] != _USUAL_RETRIES or call[strategy].__class__ is not str:
+                return self._submit_task(call, at)
+            cluster_id = within.current()
+            tokens = layer.usual_tokens(call[selector], call[resources], cluster_id)
+            if tokens is None:
                 return self._submit_task(call, at)
             call[selector] = call[fallback] = None
-            call[resources] = taken = {**call[resources], token: TAKEN}
+            call[resources] = taken = {**call[resources], **tokens}
             layer.waiting.note(taken, call[descriptor], call[name])
-            return inner(*call)
+            made = inner(*call)
+            if cluster_id is not None:
+                within.keep(made)
+            return made
 
         return submit_task
 

@@ -58,7 +58,7 @@ class RayPort(Kv):
             raise
 
     def find(self, id_or_name: str | None) -> list[Work]:
-        return self._lookup().find(id_or_name) if id_or_name is not None else self._lookup().actors()
+        return self._lookup().find(id_or_name) if id_or_name is not None else self._lookup().living()
 
     def restart(self, actor_id: str) -> None:
         self._lookup().restart(actor_id)

@@ -53,7 +53,7 @@ class MemoryPort:
 
     def find(self, id_or_name: str | None) -> list[Work]:
         if id_or_name is None:
-            return [work for work in self._work if work.kind == ACTOR and work.state != ENDED]
+            return [work for work in self._work if work.kind in (ACTOR, JOB) and work.state != ENDED]
         return [
             work
             for work in self._work

@@ -89,7 +89,7 @@ class Port(Protocol):
 
     def find(self, id_or_name: str | None) -> list[Work]:
         """The task, actor or placement group of this id or name; for the id of a job, the job and all of it that has not
-        ended; for None, every actor that has not ended."""
+        ended; for None, every actor and every job that has not ended."""
         ...
 
     def restart(self, actor_id: str) -> None:
