@@ -42,13 +42,14 @@ contracts: $(STAMP) ## Check which package may import which
 unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
 	$(BIN)/python -m pytest -n 2 --ignore tests/live --ignore tests/local --ignore tests/soak $(PYTEST_ARGS)
 
-live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about a minute)
-	$(BIN)/python -m pytest tests/live -W default $(PYTEST_ARGS)
+live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about eight minutes)
+	$(BIN)/python -m pytest tests/live -m "not deep" -W default $(PYTEST_ARGS)
 
 local: $(STAMP) ## Run the tests of remora start, up and down, of the examples and of the documents, on real Rays of their own
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
 soak: $(VENV)/.jobs ## Run the long tests on clusters of their own, which are no part of `make test`
+	$(BIN)/python -m pytest tests/live -m deep -W default $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/soak -W default $(PYTEST_ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed

@@ -26,6 +26,9 @@ QUICK = {
     "RAY_health_check_failure_threshold": "2",
 }
 
+LEAN: dict[str, Any] = {"include_log_monitor": False}
+"""Nobody reads the workers' output here, and on each node a process would follow hundreds of files."""
+
 NODES: dict[str, dict[str, Any]] = {
     "head": {"num_cpus": 1, "labels": {"zone": "head", "rare-resource.remora.io/jewel": "true"}, "include_dashboard": False},
     "a": {"num_cpus": 2, "labels": {"zone": "a"}},
@@ -56,7 +59,7 @@ class World:
     def extra(self, name: str, **arguments: Any) -> Iterator[Callable[[], None]]:
         """One more node for a while; what it yields kills it with SIGKILL before its time."""
         known = {node["NodeID"] for node in raw.nodes()}
-        node = self.cluster.add_node(**arguments)
+        node = self.cluster.add_node(**LEAN, **arguments)
         found = eventually(lambda: {each["NodeID"] for each in raw.nodes() if each["Alive"]} - known)
         (self.ids[name],) = found
 
@@ -78,9 +81,9 @@ class World:
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     os.environ.update(QUICK)  # read by the raylets; a dead node is noticed in a second
-    cluster = Cluster(initialize_head=True, head_node_args=NODES["head"])
+    cluster = Cluster(initialize_head=True, head_node_args={**LEAN, **NODES["head"]})
     for name in ("a", "b", "gpu"):
-        cluster.add_node(**NODES[name])
+        cluster.add_node(**LEAN, **NODES[name])
     remora.init(address=cluster.address, logging_level="ERROR", log_to_driver=False, namespace="tests")
     by_zone = {node["Labels"]["zone"]: node["NodeID"] for node in raw.nodes()}
     yield World(cluster, {"head": by_zone["head"], "a": by_zone["a"], "b": by_zone["b"], "gpu": by_zone["g"]})
@@ -117,7 +120,7 @@ def eventually(check: Callable[[], Any], timeout: float = 60.0) -> Any:
     return answer
 
 
-def waits(ref: Any, seconds: float = 1.0) -> bool:
+def waits(ref: Any, seconds: float = 0.6) -> bool:
     """Whether it is still not done after that long: for things that must not happen there is nothing to await.
 
     A worker may take longer than that to start. So where it matters, something that may run there is submitted after it and

@@ -250,6 +250,7 @@ def test_a_plain_job_runs_beside_an_attached_one(world: World) -> None:
     assert plain.communicate(timeout=240)[0].strip().endswith("{'CPU': 1.0}")
 
 
+@pytest.mark.deep
 def test_two_drivers_that_attach_at_once_share_one_controller(world: World) -> None:
     code = """
         import remora

@@ -145,6 +145,7 @@ def test_who_waits_is_shown_and_ctrl_c_gives_the_place_back(world: World, tmp_pa
         assert "Others use" in remora_command(world, "status").stdout
 
 
+@pytest.mark.deep
 def test_what_can_never_be_is_one_line_and_a_timeout_leaves_the_queue(world: World, tmp_path: Path) -> None:
     with running(world, tmp_path / "1", HOLD, "--virtual-cluster", '{"flexible_resource_min": {"CPU": 99}}') as never:
         assert never.end() == (2, ""), never.errors.read_text()
@@ -159,6 +160,7 @@ def test_what_can_never_be_is_one_line_and_a_timeout_leaves_the_queue(world: Wor
             assert "Traceback" not in late.errors.read_text()
 
 
+@pytest.mark.deep
 def test_a_program_that_names_its_own_cluster_has_the_last_word_and_its_children_share_it(world: World, tmp_path: Path) -> None:
     code = """
         import subprocess, sys, ray, remora

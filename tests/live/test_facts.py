@@ -210,6 +210,7 @@ def test_an_actor_whose_worker_dies_restarts_on_its_node_and_keeps_its_token(sto
     eventually(lambda: withdrawn(stock, "b", "fact/kept"))
 
 
+@pytest.mark.deep
 def test_an_actor_whose_node_dies_waits_and_restarts_where_its_token_is_written(stock: World) -> None:
     with stock.extra("mortal", num_cpus=1, labels={"zone": "mortal"}) as kill:
         resize(stock, "mortal", {"fact/moves": 1})
@@ -246,6 +247,7 @@ def test_a_placement_group_is_ready_at_once_when_its_token_is_there(stock: World
     eventually(lambda: withdrawn(stock, "b", "fact/group"))
 
 
+@pytest.mark.deep
 def test_an_infeasible_placement_group_is_not_tried_again_after_a_resize(stock: World) -> None:
     group = ray.util.placement_group([{"fact/after": 1}])
     assert not group.wait(1)
@@ -334,6 +336,7 @@ def test_a_feed_tells_of_jobs_that_end(stock: World) -> None:
     assert message.job_id.hex() == job[0]
 
 
+@pytest.mark.deep
 def test_a_feed_tells_of_nodes_that_join_with_their_labels(stock: World) -> None:
     def join() -> None:
         with stock.extra("joins", num_cpus=1, labels={"zone": "joins"}):
@@ -358,6 +361,7 @@ def test_a_feed_tells_of_workers_that_die(stock: World) -> None:
 # ------------------------------------------------------------------------------------------------ what a controller needs
 
 
+@pytest.mark.deep
 def test_a_detached_async_actor_outlives_the_driver_that_made_it(stock: World) -> None:
     code = """
         ray.init(address, logging_level="ERROR", namespace="fact")

@@ -58,6 +58,7 @@ def test_what_no_node_matches_starts_when_a_node_with_the_label_joins(world: Wor
         ray.kill(spy)
 
 
+@pytest.mark.deep
 def test_a_node_that_joins_with_a_taint_takes_nothing_that_does_not_tolerate_it(world: World, where: Any) -> None:
     refs = [where.options(resources={"fresh": 0.01}).remote() for _ in range(5)]
     with world.extra("fresh", num_cpus=4, resources={"fresh": 1}, labels={"taint.remora.io/new": "true"}):

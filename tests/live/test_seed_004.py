@@ -6,13 +6,12 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 from tests.live.conftest import World, eventually, line_of, run_driver, waits
-from tests.live.test_virtual_clusters import Idler, inside, sampled, timed, tree, used
+from tests.live.test_virtual_clusters import Idler, inside, sampled, timed, tree
 
 import remora
 from remora import PACK, STRICT_SPREAD, FixedSizeNode, FixedSizeNodes, VirtualCluster
@@ -162,24 +161,6 @@ def test_a_library_that_asks_for_more_gets_it_within_the_maximum(world: World):
 def slowly_doubled(batch: dict[str, Any]) -> dict[str, Any]:
     time.sleep(0.2)
     return {"id": batch["id"] * 2}
-
-
-def test_ray_tune_runs_inside(world: World, tmp_path: Path):
-    from ray import tune
-
-    def trial(config: dict[str, Any]) -> dict[str, Any]:
-        return {"score": config["x"] ** 2}
-
-    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc, sampled(vc) as seen:
-        tuner = tune.Tuner(
-            trial,
-            param_space={"x": tune.grid_search([1, 2, 3])},
-            run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
-        )
-        scores = sorted(result.metrics["score"] for result in tuner.fit())
-    assert scores == [1, 4, 9]
-    assert 0 < max(seen) <= 2
-    eventually(lambda: used(vc) == 0)
 
 
 @pytest.mark.parametrize("spec", [{}, '{"flexible_resource_max": {"CPU": 1}}', VirtualCluster()])

@@ -181,6 +181,7 @@ def test_normal_work_stays_off_a_tainted_gpu_node_and_tolerant_work_goes_there(w
     remora.untaint_node(world.ids["h100"], ["other"])
 
 
+@pytest.mark.deep
 def test_a_node_under_memory_pressure_is_isolated_and_restored(world: World, where: Any) -> None:
     node_id_1 = world.ids["h100"]
     here = {"num_cpus": 0, "label_selector": {"zone": "h100"}}

@@ -172,6 +172,7 @@ def test_ten_levels_finish_in_one_cpu(world: World):
     eventually(lambda: is_gone(vc))
 
 
+@pytest.mark.deep
 def test_several_deep_chains_at_once_finish_in_one_cpu(world: World):
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
         assert ray.get([nest.remote(3) for _ in range(4)], timeout=60) == [3] * 4
@@ -356,6 +357,7 @@ def test_a_borrower_gives_back_for_a_minimum_and_nothing_is_killed(world: World)
         driver.communicate(timeout=30)
 
 
+@pytest.mark.deep
 def test_plain_work_makes_room_for_a_minimum(world: World):
     plain = [timed.remote(0.2) for _ in range(80)]
     ray.wait(plain, num_returns=5, timeout=60)

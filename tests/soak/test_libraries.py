@@ -1,4 +1,4 @@
-"""Ray Train and Data, unmodified, inside virtual clusters. ``make soak``: on a cluster of their own."""
+"""Ray Train, Tune and Data, unmodified, inside virtual clusters. ``make soak``: on a cluster of their own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from tests.live.conftest import eventually
 from tests.live.test_seed_004 import slowly_doubled
-from tests.live.test_virtual_clusters import inside, sampled, tree
+from tests.live.test_virtual_clusters import inside, sampled, tree, used
 
 import remora
 
@@ -47,6 +48,24 @@ def test_ray_train_runs_inside(cluster: Any, tmp_path: Path) -> None:
     assert [each["size"] for each in told] == [2, 2]
     assert {each["node"] for each in told} <= lies
     assert max(seen) == 2
+
+
+def test_ray_tune_runs_inside(cluster: Any, tmp_path: Path) -> None:
+    from ray import tune
+
+    def trial(config: dict[str, Any]) -> dict[str, Any]:
+        return {"score": config["x"] ** 2}
+
+    with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc, sampled(vc) as seen:
+        tuner = tune.Tuner(
+            trial,
+            param_space={"x": tune.grid_search([1, 2, 3])},
+            run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+        )
+        scores = sorted(result.metrics["score"] for result in tuner.fit())
+    assert scores == [1, 4, 9]
+    assert 0 < max(seen) <= 2
+    eventually(lambda: used(vc) == 0)
 
 
 def test_ray_data_grows_a_cluster_that_has_nothing(cluster: Any) -> None:
