@@ -18,6 +18,7 @@ from remora.model.taints import parse_taints
 
 _NodeId = Annotated[str | None, typer.Option("--node-id", help="The node, by its id or a beginning of it.", show_default=False)]
 _NodeIp = Annotated[str | None, typer.Option("--node-ip", help="The node, by its address.", show_default=False)]
+_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Address = Annotated[
     str | None, typer.Option("--address", help="The cluster; by default the one that runs here.", show_default=False)
 ]
@@ -32,6 +33,7 @@ def taint(
     remove: Annotated[
         str | None, typer.Option("--remove", "--delete", metavar="JSON", help="Taints to take away.", show_default=False)
     ] = None,
+    as_json: _Json = False,
     address: Address = None,
 ) -> None:
     """Taint a node, or take taints away.
@@ -54,12 +56,14 @@ def taint(
         api.untaint_node(found, [key for key, _ in removed])
     if added:
         api.taint_node(found, dict(added))
+    _show_marks(api, found, as_json)
 
 
 def label(
     changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE... KEY-...", help="Labels to set, and to take away.")],
     node_id: _NodeId = None,
     node_ip: _NodeIp = None,
+    as_json: _Json = False,
     address: Address = None,
 ) -> None:
     """Label a node at run time: key=value sets, key- takes away.
@@ -73,12 +77,23 @@ def label(
     labels = _changes(changes)
     _check_node(node_id, node_ip)
     api = connected(address)
-    api.label_node(api.find_node(node_id, node_ip), labels)
+    found = api.find_node(node_id, node_ip)
+    api.label_node(found, labels)
+    _show_marks(api, found, as_json)
 
 
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False, address: Address = None
-) -> None:
+def _show_marks(api: Any, node_id: str, as_json: bool) -> None:
+    """What a node is marked with now."""
+    nodes: dict[str, dict[str, Any]] = {node["node_id"]: node for node in api.status()["nodes"]}
+    node = nodes.get(node_id, {"labels": {}, "taints": {}})
+    if as_json:
+        typer.echo(json.dumps({"node_id": node_id, "labels": node["labels"], "taints": node["taints"]}))
+        return
+    for what in ("labels", "taints"):
+        typer.echo(f"{node_id[:12]} {what}: {', '.join(_lines(node[what]).splitlines()) or 'none'}")
+
+
+def status(as_json: _Json = False, address: Address = None) -> None:
     """Show the nodes with labels, taints and use, and what waits and why.
 
     Where virtual clusters have a part of a node: what they have, what of it they use, and what all other work uses.
