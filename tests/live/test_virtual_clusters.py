@@ -262,9 +262,9 @@ def test_nested_clusters_share_what_their_parent_has(world: World):
 def test_two_siblings_have_their_parts_under_load(world: World):
     with inside(flexible_resource_min={"CPU": 5}, flexible_resource_max={"CPU": 5}):
         with inside(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4}):
-            many = [timed.remote(0.05) for _ in range(80)]
+            many = [timed.remote(0.2) for _ in range(40)]
         with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
-            few = [timed.remote(0.05) for _ in range(20)]
+            few = [timed.remote(0.2) for _ in range(10)]
         assert most_at_once(ray.get(many, timeout=60)) == 4
         assert most_at_once(ray.get(few, timeout=60)) == 1
 
