@@ -60,8 +60,8 @@ def up(
     auth = f" {local.AUTH_MODE}={cluster.auth}" if cluster.auth else ""
     typer.echo(
         f"Ray runs at {cluster.address} with {len(ids)} nodes. Next:\n"
-        f"  remora status --address {cluster.address}   (the address may be left out: remora's commands find it)\n"
-        f"  export RAY_ADDRESS={cluster.address}{auth}   (for your programs: ray.init, remora.init)\n"
+        "  remora status   (its commands find the address by themselves)\n"
+        f"  export RAY_ADDRESS={cluster.address}{auth}   (for your programs)\n"
         "  remora down"
     )
 

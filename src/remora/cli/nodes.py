@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError
 from remora.machine.state import running_address
@@ -107,7 +107,8 @@ def status(as_json: _Json = False, address: Address = None) -> None:
     if as_json:
         console.print_json(json.dumps(found))
         return
-    nodes = Table("Node", "Address", "Labels", "Taints", "Used", box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
+    marks = [Column(each, overflow="fold") for each in ("Labels", "Taints")]
+    nodes = Table("Node", "Address", *marks, "Used", box=box.SIMPLE_HEAD, title="Nodes", title_justify="left")
     for node in found["nodes"]:
         used = [f"{node['used'][name]:g}/{total:g} {name}" for name, total in node["total"].items()]
         nodes.add_row(node["node_id"][:12], node["address"], _lines(node["labels"]), _lines(node["taints"]), "\n".join(used))
