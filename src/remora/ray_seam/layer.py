@@ -37,7 +37,7 @@ _AGAIN_SECONDS = IDLE_SECONDS / 3
 
 
 class _Shares(NamedTuple):
-    """What a task takes in a virtual cluster, for a while."""
+    """What work takes in a virtual cluster, for a while."""
 
     ticket: Ticket
     shares: dict[str, float]
@@ -130,28 +130,14 @@ class Layer:
             self._usual[key] = plain
         return options
 
-    def usual_tokens(self, ticket: Any, resources: dict[str, float], cluster_id: str | None) -> dict[str, float] | None:
+    def usual_tokens(self, ticket: Any, resources: dict[str, float]) -> dict[str, float] | None:
         """The tokens of a task, where they are all that it takes; None where more has to be thought of. ``ticket`` is what
         stands in the place of its label selector."""
-        if self.defaults.rare:
-            return None
         if ticket is None:
-            ticket = self.plain
-        elif ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK:
+            return self.tokens(self.plain, resources)
+        if ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK:
             return None
-        if cluster_id is None:
-            return {self._token(ticket): TAKEN}
-        key = (ticket.class_id, cluster_id, *resources.items())
-        found = self._shares.get(key)
-        if found is None or time.monotonic() > found.until:
-            inside = self._within(ticket, cluster_id)
-            if inside.spec is None:
-                return None
-            shares = clusters.shares(cluster_id, inside.spec, resources)
-            found = self._shares[key] = _Shares(inside, shares, time.monotonic() + _SHARES_SECONDS)
-        assert found.ticket.spec is not None
-        self._hints.note(found.ticket.spec, resources)
-        return {self._token(found.ticket): TAKEN, **found.shares}
+        return self.tokens(ticket, resources)
 
     def tokens(self, ticket: Ticket, resources: dict[str, float]) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""
@@ -160,10 +146,17 @@ class Layer:
         cluster_id = within.current()
         if cluster_id is None:
             return {self._token(ticket): TAKEN}
-        ticket = self._within(ticket, cluster_id)
-        if ticket.spec is not None:
-            self._hints.note(ticket.spec, resources)
-        return {self._token(ticket): TAKEN, **clusters.shares(cluster_id, ticket.spec, resources)}
+        key = (ticket.class_id, ticket.spec is None, cluster_id, *resources.items())
+        found = self._shares.get(key)
+        if found is None or time.monotonic() > found.until:
+            inside = self._within(ticket, cluster_id)
+            shares = clusters.shares(cluster_id, inside.spec, resources)
+            if len(self._shares) >= _MOST_KEPT:
+                self._shares.clear()
+            found = self._shares[key] = _Shares(inside, shares, time.monotonic() + _SHARES_SECONDS)
+        if found.ticket.spec is not None:
+            self._hints.note(found.ticket.spec, resources)
+        return {self._token(found.ticket): TAKEN, **found.shares}
 
     def cluster(self) -> str | None:
         """The virtual cluster that work submitted now belongs to."""

@@ -88,16 +88,14 @@ class CoreWorkerProxy:
             call = list(args) if len(args) == known.count else known.in_order(args, kwargs)
             if call[retries] != _USUAL_RETRIES or call[strategy].__class__ is not str:
                 return self._submit_task(call, at)
-            cluster_id = within.current()
-            tokens = layer.usual_tokens(call[selector], call[resources], cluster_id)
+            tokens = layer.usual_tokens(call[selector], call[resources])
             if tokens is None:
                 return self._submit_task(call, at)
             call[selector] = call[fallback] = None
             call[resources] = taken = {**call[resources], **tokens}
             layer.waiting.note(taken, call[descriptor], call[name])
             made = inner(*call)
-            if cluster_id is not None:
-                within.keep(made)
+            within.keep(made)
             return made
 
         return submit_task
