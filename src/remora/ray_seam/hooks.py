@@ -25,7 +25,8 @@ from ray.remote_function import RemoteFunction
 
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
 from remora.ray_seam import blocking, introspection, travel, within
-from remora.ray_seam.proxy import CoreWorkerProxy
+from remora.ray_seam.proxy import CoreWorkerProxy, latest
+from remora.ray_seam.replay import Replays, copied, flattened, is_rays
 from remora.ray_seam.shim import ray_with, view_of
 from remora.ray_seam.tickets import STOCK, Ticket
 from remora.wire.tokens import is_token
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from remora.wire.options import Defaults
 
 _installed: list[Installation] = []  # at most one
-_MARK = "_remora_exported_by"
+_REPLAYS = "_remora_replays"
 _MISSING: Any = object()
 _NO_ACCELERATOR = frozenset({"CPU", "memory"})
 _CHECKED = ("label_selector", "node_labels", "fallback_strategy", "tolerations", "labels", "affinity", "scheduling_strategy")
@@ -75,7 +76,6 @@ class Installation:
         self._everywhere = everywhere
         self._layer: Layer | None = None
         self._lock = threading.Lock()
-        self._mark = uuid.uuid4().hex  # functions are pickled with it, and in another process it means nothing
         self._undo: list[Callable[[], None]] = []
         self._exported: weakref.WeakSet[RemoteFunction] = weakref.WeakSet()
         self._exported_actors: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -118,7 +118,7 @@ class Installation:
         # What was exported with the layer in it is exported again, without.
         for function in self._exported:
             self._export_anew(function)
-            function.__dict__.pop(_MARK, None)
+            function.__dict__.pop(_REPLAYS, None)
         for metadata in self._exported_actors:
             travel.leave(metadata.modified_class)
             metadata.last_export_cluster_and_job = None
@@ -143,17 +143,39 @@ class Installation:
             self._replace(ray_option_utils, name, _Options(table, {**ours, "resources": resources}))
 
     def _around_task(self, stock: Any) -> Any:
-        mark = self._mark
+        only_rays = is_rays(stock)
 
         @functools.wraps(stock)
-        def _remote(function: RemoteFunction, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            if function.__dict__.get(_MARK) != mark:
-                self._export_anew(function)  # with the layer in it
-                setattr(function, _MARK, mark)
-                self._exported.add(function)
-            return stock(function, args, kwargs, **self.layer.ticketed(options, is_actor=False))
+        def _remote(
+            function: RemoteFunction,
+            args: Any = None,
+            kwargs: Any = None,
+            serialized_runtime_env_info: str | None = None,
+            **options: Any,
+        ) -> Any:
+            replays = function.__dict__.get(_REPLAYS)
+            if not replays or replays.worker is not self._worker:
+                replays = self._board(function)
+            submit = replays.find(function, serialized_runtime_env_info, options)
+            if submit is not None:
+                made = submit(flattened(function, args, kwargs))
+                return made[0] if len(made) == 1 else made
+            copy = copied(options) if only_rays else None
+            latest.submit = None
+            made = stock(function, args, kwargs, serialized_runtime_env_info, **self.layer.ticketed(options, is_actor=False))
+            if copy is not None and latest.submit is not None:
+                replays.keep(function, serialized_runtime_env_info, copy, latest.submit)
+            return made
 
         return _remote
+
+    def _board(self, function: RemoteFunction) -> Replays:
+        """From now on it is exported with the layer in it."""
+        self._export_anew(function)
+        replays = Replays(self._worker)
+        setattr(function, _REPLAYS, replays)
+        self._exported.add(function)
+        return replays
 
     def _export_anew(self, function: RemoteFunction) -> None:
         """Under another name if it was exported from here before: workers keep what they have loaded under the old one. What

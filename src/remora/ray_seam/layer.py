@@ -29,7 +29,6 @@ CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
 
 _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
-_CLASS_ONLY = {"label_selector", "node_labels", "tolerations"}  # say the class and nothing besides
 _MOST_KEPT = 10_000
 _SEEN_SECONDS = 5.0
 _SHARES_SECONDS = 5.0  # sooner than a name is used for another cluster
@@ -52,7 +51,6 @@ class Layer:
         self._controller: Any = None
         self._alive: set[str] = set()
         self._known: dict[str, Rewritten] = {}
-        self._usual: dict[str, Ticket] = {}
         self._tickets: dict[str, Ticket] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
         self._inside: dict[tuple[str, str], Ticket] = {}
@@ -85,17 +83,6 @@ class Layer:
             options = confine.actor_options(options, str(within.peek()))
         if _OURS.isdisjoint(options) and not self.defaults.labels:
             return options
-        given = {name: value for name, value in options.items() if name in _OURS and value is not None}
-        key = repr(given)
-        usual = self._usual.get(key)
-        if usual is None:
-            return self._worked_out(options, key, is_actor)
-        for name in given:
-            del options[name]
-        options["label_selector"] = usual
-        return options
-
-    def _worked_out(self, options: dict[str, Any], key: str, is_actor: bool) -> dict[str, Any]:
         strategy = options.get("scheduling_strategy")
         ours = is_ours(strategy) and not self.names_no_node(strategy)
         if isinstance(options.get("label_selector"), Ticket):
@@ -126,18 +113,14 @@ class Layer:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=True) if node_id else None
         if rewritten.labels:
             options["_labels"] = dict(rewritten.labels)
-        elif strategy is None and given.keys() <= _CLASS_ONLY and _lasts(key) and len(self._usual) < _MOST_KEPT:
-            self._usual[key] = plain
         return options
 
-    def usual_tokens(self, ticket: Any, resources: dict[str, float]) -> dict[str, float] | None:
-        """The tokens of a task, where they are all that it takes; None where more has to be thought of. ``ticket`` is what
-        stands in the place of its label selector."""
+    def usual(self, ticket: Any) -> Ticket | None:
+        """What a task with this in the place of its label selector takes its tokens by, where they are all that it takes; None
+        where more has to be thought of."""
         if ticket is None:
-            return self.tokens(self.plain, resources)
-        if ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK:
-            return None
-        return self.tokens(ticket, resources)
+            return self.plain
+        return None if ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK else ticket
 
     def tokens(self, ticket: Ticket, resources: dict[str, float]) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""

@@ -18,6 +18,7 @@ from ray._raylet import CoreWorker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from remora.ray_seam import within
+from remora.ray_seam.replay import Submit
 from remora.ray_seam.tickets import RETRIES, STOCK, Given, Ticket
 from remora.ray_seam.within import CLUSTER
 from remora.wire.tokens import CLUSTER_LABEL, TAKEN, lease_token
@@ -48,6 +49,22 @@ class _Call:
 _call = functools.cache(_Call)  # of what a process submits: workers that submit nothing look nothing up
 
 
+def _retries(call: list[Any], at: dict[str, int]) -> list[Any]:
+    """Hidden arguments: how often the user wants it retried, where that is unusual. Only functions in Python have a guard that
+    takes them off again."""
+    retries = call[at["max_retries"]]
+    return [] if retries == _USUAL_RETRIES or call[at["language"]] != Language.PYTHON else [RETRIES, retries]
+
+
+class _Latest(threading.local):
+    """How the last task of this thread was submitted, where another may be so too."""
+
+    submit: Submit | None = None
+
+
+latest = _Latest()
+
+
 class HasLayer(Protocol):
     @property
     def layer(self) -> Layer: ...
@@ -73,41 +90,51 @@ class CoreWorkerProxy:
 
     @functools.cached_property
     def submit_task(self) -> Callable[..., Any]:
-        """Most tasks need nothing but the token of their class: they take the short way."""
-        known, layer, inner = _call("submit_task"), self._layer, self.remora_inner.submit_task
+        """Most tasks need nothing but the token of their class: they take the short way, and those like them too."""
+        known = _call("submit_task")
         at = known.at
-        resources, selector, fallback = at["resources"], at["label_selector"], at["fallback_strategy"]
-        strategy, retries, descriptor, name = (
-            at["scheduling_strategy"],
-            at["max_retries"],
-            at["function_descriptor"],
-            at["name"],
-        )
+        arguments, returns = at["args"], at["num_returns"]
 
         def submit_task(*args: Any, **kwargs: Any) -> Any:
             call = list(args) if len(args) == known.count else known.in_order(args, kwargs)
-            if call[retries] != _USUAL_RETRIES or call[strategy].__class__ is not str:
+            submit = self._usual(call, at)
+            if submit is None:
                 return self._submit_task(call, at)
-            tokens = layer.usual_tokens(call[selector], call[resources])
-            if tokens is None:
-                return self._submit_task(call, at)
-            call[selector] = call[fallback] = None
-            call[resources] = taken = {**call[resources], **tokens}
-            layer.waiting.note(taken, call[descriptor], call[name])
-            made = inner(*call)
-            within.keep(made)
-            return made
+            latest.submit = submit if call[returns] > 0 else None  # others stream
+            return submit(call[arguments])
 
         return submit_task
 
+    def _usual(self, call: list[Any], at: dict[str, int]) -> Submit | None:
+        """Submits this with whatever arguments, where tokens are all that has to be added to it."""
+        layer, inner = self._layer, self.remora_inner.submit_task
+        ticket = layer.usual(call[at["label_selector"]])
+        if ticket is None or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
+            return None
+        arguments, tokens_at = at["args"], at["resources"]
+        resources, descriptor, name = call[tokens_at], call[at["function_descriptor"]], call[at["name"]]
+        blank = call.copy()
+        blank[at["label_selector"]] = blank[at["fallback_strategy"]] = blank[arguments] = None
+        tokens, note, hidden = layer.tokens, layer.waiting.note, _retries(call, at)
+
+        def submit(given: list[Any]) -> Any:
+            taken = {**resources, **tokens(ticket, resources)}
+            note(taken, descriptor, name)
+            again = blank.copy()
+            again[arguments] = [*given, *hidden] if hidden else given
+            again[tokens_at] = taken
+            made = inner(*again)
+            within.keep(made)
+            return made
+
+        return submit
+
     def _submit_task(self, call: list[Any], at: dict[str, int]) -> Any:
-        retries, cluster_id, ticket = call[at["max_retries"]], self._layer.cluster(), call[at["label_selector"]]
-        hidden = [] if retries == _USUAL_RETRIES else [RETRIES, retries]
-        leased = isinstance(ticket, Ticket) and ticket.lease is not None
-        if cluster_id is not None and (leased or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy)):
+        """What has a lease, goes into a placement group or is not ours to steer."""
+        hidden, cluster_id = _retries(call, at), self._layer.cluster()
+        if cluster_id is not None and call[at["label_selector"]] is not STOCK and call[at["language"]] == Language.PYTHON:
             hidden += [CLUSTER, cluster_id]  # others bear it in the name of their token, which costs nothing
-        # Only functions in Python have a guard that takes the hidden arguments off again.
-        if hidden and call[at["language"]] == Language.PYTHON:
+        if hidden:
             call[at["args"]] = [*call[at["args"]], *hidden]
         made = self._submit(call, at)
         if cluster_id is not None:
