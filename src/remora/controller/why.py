@@ -7,7 +7,7 @@ from typing import Any
 
 from remora.controller.core import Controller
 from remora.controller.lease_table import Lease, wants
-from remora.kernel.explain import RESOURCES, Explanation
+from remora.kernel.explain import FITS, RESOURCES, Explanation
 from remora.kernel.explain_clusters import explain_request
 from remora.kernel.explain_groups import explain_group
 from remora.kernel.groups import first_possible
@@ -35,8 +35,8 @@ _STEPS = {
 
 
 def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str = "") -> dict[str, Any]:
-    """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``refusals``, ``case``, and ``busy``: whether it only
-    has to wait until something else ends."""
+    """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``refusals``, ``case``, ``busy``: whether it only has
+    to wait until something else ends, and ``fits``: whether it need not even that."""
     lease = next((found for shape in shapes for name in shape if (found := _lease(controller, name)) is not None), None)
     if lease is not None:
         return _why_leased(controller, lease)
@@ -103,7 +103,7 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
             asked, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
         )
     why = controller.scheduler.explain(lease.workload)
-    return _row(asked, why, busy=why.case == RESOURCES)
+    return _row(asked, why, busy=why.case in (RESOURCES, FITS))
 
 
 def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:
@@ -119,4 +119,4 @@ def _living(controller: Controller, spec: ClassSpec) -> str | None:
 def _row(asked: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:
     found = why.to_dict()
     found["suggestions"] = [str(each) for each in why.suggestions]
-    return {"wants": asked, **found, "busy": busy}
+    return {"wants": asked, **found, "busy": busy, "fits": why.case == FITS}

@@ -26,6 +26,7 @@ AFFINITY = "affinity"
 RESOURCES = "resources"
 BOTH = "affinity and resources"
 NODES = "nodes"
+FITS = "fits"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why something waits. ``case`` says which of affinity, resources or both holds it back, else ``nodes``."""
+    """Why something waits. ``case`` says which of affinity, resources or both holds it back, else ``nodes``; and ``fits``
+    where nothing does any more."""
 
     reason: str
     refusals: tuple[Refusal, ...] = ()
@@ -84,8 +86,11 @@ def explain(cluster: Cluster, request: Request, labels: Labels = (), workload_id
     query = next((query for query in queries if feasible(cluster, query)), queries[0])
     screens = [screen for rule in ALL for screen in rule.screens(cluster, query)]
     refusals = count_refusals(cluster, screens, cluster.nodes.alive)
+    total = len(cluster.nodes.by_id)
+    if fitting(total, refusals):
+        return about_to_start(total, "nodes", refusals)
     return Explanation(
-        reason=sentence(len(cluster.nodes.by_id), "nodes", refusals),
+        reason=sentence(total, "nodes", refusals),
         refusals=refusals,
         suggestions=_suggest(cluster, query, screens),
         case=case_of(screens, cluster.nodes.alive),
@@ -112,8 +117,16 @@ def sentence(total: int, what: str, refusals: tuple[Refusal, ...]) -> str:
     """``0/5 nodes fit: ...``; ``what`` is the plural."""
     if not total:
         return f"there are no {what} yet"
-    fitting = total - sum(refusal.count for refusal in refusals)
-    return f"{fitting}/{total} {what} fit: {', '.join(refusal.text for refusal in refusals)}"
+    return f"{fitting(total, refusals)}/{total} {what} fit: {', '.join(refusal.text for refusal in refusals)}"
+
+
+def fitting(total: int, refusals: tuple[Refusal, ...]) -> int:
+    return total - sum(refusal.count for refusal in refusals)
+
+
+def about_to_start(total: int, what: str, refusals: tuple[Refusal, ...]) -> Explanation:
+    """Of something that has found its place since it was seen waiting."""
+    return Explanation(f"{fitting(total, refusals)}/{total} {what} fit: it is about to start", refusals, case=FITS)
 
 
 def case_of(screens: list[Screen], nodes: NodeSet) -> str:

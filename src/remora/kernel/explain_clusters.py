@@ -9,7 +9,19 @@ from typing import NamedTuple
 from remora.kernel import confined, shares
 from remora.kernel.amend import amend
 from remora.kernel.cluster import Cluster
-from remora.kernel.explain import AFFINITY, BOTH, NODES, RESOURCES, Explanation, Refusal, Suggestion, explain, sentence
+from remora.kernel.explain import (
+    AFFINITY,
+    BOTH,
+    NODES,
+    RESOURCES,
+    Explanation,
+    Refusal,
+    Suggestion,
+    about_to_start,
+    explain,
+    fitting,
+    sentence,
+)
 from remora.kernel.nodesets import NodeSet, members
 from remora.kernel.placement import decide, feasible
 from remora.kernel.rules import DYNAMIC, STATIC, Change, Query, Screen
@@ -41,6 +53,8 @@ def explain_request(cluster: Cluster, request: Request, labels: Labels = (), wor
     full = _full(vcluster, request.demand)
     rules = {refusal.rule for refusal in refusals}
     near, short = bool(rules & {"affinity", "symmetry"}), "share" in rules or not places
+    if fitting(len(places), refusals) and not full:
+        return about_to_start(len(places), f"{what} {vcluster.cluster_id}", refusals)
     return Explanation(
         reason=sentence(len(places), f"{what} {vcluster.cluster_id}", refusals) + (f"; it has {full}" if full else ""),
         refusals=refusals,

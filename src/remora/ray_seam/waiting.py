@@ -28,14 +28,16 @@ Ask = Callable[[list[str]], list[Row | None]]
 
 
 class _Noted:
-    """A shape that was submitted: since when it may be waiting, and what was last said about it."""
+    """A shape that was submitted: since when it may be waiting, how many waited when somebody looked, how many were submitted
+    since, and what was last said about it."""
 
-    __slots__ = ("count", "said", "since", "what")
+    __slots__ = ("count", "said", "since", "submitted", "what")
 
     def __init__(self, what: str, since: float) -> None:
         self.what = what
         self.since = since
         self.count = 0
+        self.submitted = 0
         self.said = ""
 
 
@@ -55,7 +57,7 @@ class Waiting:
         self._say = say
         self._lock = threading.Lock()
         self._noted: dict[str, _Noted] = {}
-        self._quick: dict[tuple[Any, ...], str] = {}
+        self._quick: dict[tuple[Any, ...], _Noted] = {}
         self._something = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -63,29 +65,32 @@ class Waiting:
     def note(self, resources: dict[str, float], descriptor: Any, name: str) -> None:
         """On the way of every task: what was noted before costs a lookup."""
         quick = (id(descriptor), name, next(reversed(resources)), *resources.values())  # the last is the token
-        if quick not in self._quick:
-            key = shape_key((resources,))
+        noted = self._quick.get(quick)
+        if noted is None:
             named = name or descriptor.class_name or descriptor.function_name
-            self._start(key, f"{named} ({_amounts(resources)})")
+            noted = self._start(shape_key((resources,)), f"{named} ({_amounts(resources)})")
             if len(self._quick) < 10 * _MOST_NOTED:
-                self._quick[quick] = key
+                self._quick[quick] = noted
+        noted.submitted += 1
 
     def note_group(self, bundles: Sequence[Mapping[str, float]], what: str) -> None:
-        self._start(shape_key(bundles), what)
+        self._start(shape_key(bundles), what).submitted += 1
 
     def stop(self) -> None:
         self._stopped.set()
         self._something.set()
 
-    def _start(self, key: str, what: str) -> None:
+    def _start(self, key: str, what: str) -> _Noted:
         with self._lock:
+            noted = self._noted.get(key) or _Noted(what, time.monotonic())
             if key in self._noted or len(self._noted) >= _MOST_NOTED:
-                return
-            self._noted[key] = _Noted(what, time.monotonic())
+                return noted
+            self._noted[key] = noted
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="remora-waiting", daemon=True)
                 self._thread.start()
         self._something.set()
+        return noted
 
     def _watch(self) -> None:
         while self._something.wait() and not self._stopped.wait(PATIENCE_SECONDS):
@@ -107,14 +112,16 @@ class Waiting:
 
     def _forget(self, key: str) -> None:
         with self._lock:
-            self._noted.pop(key, None)
-            self._quick = {quick: noted for quick, noted in self._quick.items() if noted != key}
+            gone = self._noted.pop(key, None)
+            self._quick = {quick: noted for quick, noted in self._quick.items() if noted is not gone}
             if not self._noted:
                 self._something.clear()
 
     def _tell(self, noted: _Noted, row: Row) -> None:
         before, noted.count = noted.count, row["count"]
-        if row["busy"] and not 0 < before <= row["count"]:
+        came, noted.submitted = noted.submitted, 0
+        moved = before + came > row["count"]
+        if row["fits"] or (row["busy"] and (moved or not before)):
             return  # a queue that moves, or that we see for the first time, is no news
         kind = re.sub(r"\d+", "#", row["reason"])
         if kind != noted.said:
