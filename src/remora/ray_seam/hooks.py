@@ -22,9 +22,10 @@ import ray.remote_function
 from ray._common import ray_option_utils
 from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
+from ray.util import serialization_addons
 
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
-from remora.ray_seam import blocking, introspection, travel, within
+from remora.ray_seam import addons, blocking, introspection, travel, within
 from remora.ray_seam.proxy import CoreWorkerProxy, latest
 from remora.ray_seam.replay import Replays, copied, flattened, is_rays
 from remora.ray_seam.shim import ray_with, view_of
@@ -95,6 +96,7 @@ class Installation:
         )
         utils = ray._private.utils
         self._replace(utils, "set_visible_accelerator_ids", _known_without_accelerators(utils.set_visible_accelerator_ids))
+        self._put_off_addons()
         for owner, name, new in introspection.replacements():
             self._replace(owner, name, new)
         self._undo.append(introspection.later(self._replace))
@@ -133,6 +135,13 @@ class Installation:
         known = ray._private.worker._post_init_hooks
         known.insert(0, call)  # before any that submits something
         self._undo.append(lambda: known.remove(call))
+
+    def _put_off_addons(self) -> None:
+        """Workers start sooner; whoever is detached has them all."""
+        if addons.is_known(serialization_addons.apply):
+            mine = addons.Addons(serialization_addons.apply)
+            self._replace(serialization_addons, "apply", mine.apply)
+            self._undo.append(mine.register)
 
     def _accept_options(self) -> None:
         """The tables that ``.options()`` and ``@ray.remote`` validate against."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import importlib.machinery
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -21,6 +20,7 @@ from ray.runtime_context import RuntimeContext
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.ray_seam import within
+from remora.ray_seam.imports import WhenImported
 from remora.wire.fences import ROOT
 from remora.wire.tokens import without_tokens
 
@@ -78,46 +78,18 @@ def later(replace: Callable[[Any, str, Any], None]) -> Callable[[], None]:
 
         replace(module, "request_resources", requests.growing(module.request_resources))
 
-    finders: list[_WhenImported] = []
+    watches: list[WhenImported] = []
 
     def stop() -> None:
-        for finder in finders:
-            finder.stop()
+        for watch in watches:
+            watch.stop()
 
     for name, then in ((_STATE_API, narrow), (_AUTOSCALER, grow)):
         if name in sys.modules:
             then(sys.modules[name])
         else:
-            finders.append(_WhenImported(name, then))
-    sys.meta_path[:0] = finders
+            watches.append(WhenImported(name, then))
     return stop
-
-
-class _WhenImported:
-    """Finds one module as it would be found anyway, and has a word with it once it is there."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._then = then
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if fullname != self._name:
-            return None
-        self.stop()
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                self._then(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-    def stop(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
 
 
 def _narrowed(stock: Any) -> Any:

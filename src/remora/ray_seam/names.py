@@ -81,6 +81,7 @@ TOUCHED = (
     Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),
     Name("ray._private.utils", "set_visible_accelerator_ids", "looks for accelerators before every task"),
     Name("ray._private.accelerators", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO_ENV_VAR", "whether it matters that there are none"),
+    Name("ray.util.serialization_addons", "apply", "imports libraries for the sake of their serializers"),
     Name("ray.util.placement_group", "validate_placement_group", "the checks of a group that is created later"),
     Name("ray.util.placement_group", "PlacementGroup.bundle_cache", "the bundles of a group that was created later"),
     Name("ray.util.placement_group", "remove_placement_group", "takes back a group that was not created yet"),

@@ -1,0 +1,44 @@
+"""A word with a module once somebody has imported it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+
+class WhenImported:
+    """Has ``name`` found as it would be found anyway, and calls ``then`` with it once it is there; until it is stopped."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if fullname != self._name:
+            return None
+        self.stop()
+        spec = self._found(path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self._then(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+    def stop(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def _found(self, path: Sequence[str] | None, target: ModuleType | None) -> Any:
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(self._name, path, target) if find is not None else None
+            if spec is not None:
+                return spec
+        return None

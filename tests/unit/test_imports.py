@@ -1,0 +1,94 @@
+"""Modules that are watched, and serializers that are put off."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.util import serialization_addons
+
+from remora.ray_seam import addons
+from remora.ray_seam.imports import WhenImported
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One that is installed and not imported."""
+    (tmp_path / "remora_library.py").write_text("value = 1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "remora_library", raising=False)
+    return "remora_library"
+
+
+def test_the_word_comes_once_when_everything_is_there(library: str) -> None:
+    seen: list[int] = []
+    before = list(sys.meta_path)
+    WhenImported(library, lambda module: seen.append(module.value))
+    importlib.import_module("colorsys")
+    assert seen == []
+    importlib.import_module(library)
+    assert seen == [1]
+    assert sys.meta_path == before
+    del sys.modules[library]
+
+
+def test_a_watch_that_was_stopped_says_nothing(library: str) -> None:
+    seen: list[Any] = []
+    watch = WhenImported(library, seen.append)
+    watch.stop()
+    watch.stop()
+    importlib.import_module(library)
+    assert seen == []
+    del sys.modules[library]
+
+
+def test_a_module_that_somebody_else_finds_is_watched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of packages that are installed editable."""
+    file = tmp_path / "elsewhere.py"
+    file.write_text("value = 2\n", encoding="utf-8")
+
+    class Finder:
+        def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+            loader = importlib.machinery.SourceFileLoader(name, str(file))
+            return importlib.machinery.ModuleSpec(name, loader) if name == "remora_elsewhere" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    seen: list[int] = []
+    WhenImported("remora_elsewhere", lambda module: seen.append(module.value))
+    importlib.import_module("remora_elsewhere")
+    assert seen == [2]
+    del sys.modules["remora_elsewhere"]
+
+
+def test_serializers_are_registered_with_the_first_import_for_every_context(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addons, "LIBRARIES", (library, "remora_no_such_library"))
+    registered: list[str] = []
+    before = list(sys.meta_path)
+    mine = addons.Addons(registered.append)
+    mine.apply("one")
+    mine.apply("two")
+    assert registered == []
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("remora_no_such_library")
+    importlib.import_module(library)
+    assert sorted(registered) == ["one", "two"]
+    assert sys.meta_path == before
+    mine.apply("three")
+    assert registered[-1] == "three"
+    del sys.modules[library]
+
+
+def test_a_ray_that_registers_others_is_left_alone() -> None:
+    assert addons.is_known(serialization_addons.apply)
+
+    def apply(context: Any) -> None:
+        register_more(context)  # type: ignore[name-defined]  # noqa: F821
+
+    assert not addons.is_known(apply)
+    assert not addons.is_known(print)
