@@ -1,9 +1,10 @@
-"""Tasks and actors on an attached driver, next to stock Ray: alternating in one run on one cluster, ratios printed.
+"""Tasks and actors of an attached driver, next to those of a stock one: in turns on one cluster, ratios printed.
 
-    python benchmarks/attached.py              about six minutes
+    python benchmarks/attached.py              about four minutes
 
-A real local Ray of four raylets. Stock and attached rounds alternate, because the machine is never equally busy twice; the
-ratio is the median over the rounds, each attached round against the stock rounds around it.
+A real local Ray of four raylets and two drivers, one of which is attached. They take turns of a fraction of a second, because
+the machine is never equally busy twice; the ratio is the median over the pairs. Actors need new processes, which a driver might
+find left over by the other: they are started by one that is attached every second time.
 """
 
 from __future__ import annotations
@@ -18,48 +19,66 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.cluster_utils import Cluster
+from side_by_side import Driver, head, in_turns, report, serve, start
 
 import remora
 
 BATCH = 500
-WARM = 150
+WARM = 50
 SINGLES = 60
 ACTORS = 4
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "no option": {},
+    "a selector": {"label_selector": {"zone": "!nowhere"}},
+    "a toleration": {"tolerations": {"nothing": "exists()"}},
+}
+
 
 def per_second(task: Any) -> float:
-    start = time.perf_counter()
+    ray.get([task.remote() for _ in range(WARM)])  # until it has the workers that the other driver had
+    began = time.perf_counter()
     ray.get([task.remote() for _ in range(BATCH)])
-    return BATCH / (time.perf_counter() - start)
+    return BATCH / (time.perf_counter() - began)
 
 
 def latency(task: Any) -> float:
     times = []
     for _ in range(SINGLES):
-        start = time.perf_counter()
+        began = time.perf_counter()
         ray.get(task.remote())
-        times.append(time.perf_counter() - start)
+        times.append(time.perf_counter() - began)
     return statistics.median(times) * 1e3
 
 
-def actor_start(actor: Any) -> float:
-    start = time.perf_counter()
+def actor_start(*, attached: bool) -> float:
+    (remora.attach if attached else remora.detach)()
+    actor = ray.remote(type("Plain", (), {"ping": lambda self: None}))
+    began = time.perf_counter()
     made = [actor.remote() for _ in range(ACTORS)]
     ray.get([each.ping.remote() for each in made])
-    elapsed = (time.perf_counter() - start) / ACTORS * 1e3
+    elapsed = (time.perf_counter() - began) / ACTORS * 1e3
     for each in made:
         ray.kill(each)
+    time.sleep(1)  # until their processes are gone
     return elapsed
 
 
-def measured(how: Callable[[Any], float], what: Any, options: dict[str, Any], attached: bool) -> float:
-    return how(what.options(**options) if attached and options else what)
+def cases(attached: bool) -> dict[str, Callable[[], float]]:
+    """A stock driver does the same without the options."""
+    nothing = ray.remote(lambda: None)
+    found: dict[str, Callable[[], float]] = {}
+    for name, given in OPTIONS.items():
+        task = nothing.options(**given) if attached and given else nothing
+        found[f"tasks/s, {name}"] = partial(per_second, task)
+        found[f"latency ms, {name}"] = partial(latency, task)
+    return found
 
 
-def warm_up(task: Any) -> None:
-    """Whoever switches exports its functions anew, and every worker loads them once."""
-    ray.get([task.remote() for _ in range(WARM)])
+def drive(name: str, address: str) -> None:
+    connect = remora.init if name == "attached" else ray.init
+    connect(address=address, logging_level="ERROR", log_to_driver=False)
+    serve(cases(name == "attached"))
 
 
 def wrong_starts(node_id: str) -> tuple[float, int]:
@@ -95,46 +114,23 @@ def idle_controller() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=24)
-    rounds = parser.parse_args().rounds
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    for zone in ("a", "b", "c"):
-        cluster.add_node(num_cpus=1, labels={"zone": zone})
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--driver", help=argparse.SUPPRESS)
+    parser.add_argument("--address", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.driver:
+        drive(arguments.driver, arguments.address)
+        return
+    cluster = start([1, 1, 1, 1], zone=["a", "b", "c"])
+    stock, attached = (Driver(__file__, name, cluster.address) for name in ("stock", "attached"))
+    rounds = arguments.rounds
+    head("attached")
+    for case in cases(False):
+        report(case, in_turns(partial(stock.ask, case), partial(attached.ask, case), rounds))
+    stock.end()
+    attached.end()
     remora.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
-
-    nothing = ray.remote(lambda: None)
-    plain = ray.remote(type("Plain", (), {"ping": lambda self: None}))
-    options: dict[str, dict[str, Any]] = {
-        "no option": {},
-        "a selector": {"label_selector": {"zone": "!nowhere"}},
-        "a toleration": {"tolerations": {"nothing": "exists()"}},
-    }
-    cases: list[tuple[str, Callable[[bool], float]]] = []
-    for name, given in options.items():
-        cases.append((f"tasks/s, {name}", partial(measured, per_second, nothing, given)))
-        cases.append((f"latency ms, {name}", partial(measured, latency, nothing, given)))
-    cases.append(("actor start ms", partial(measured, actor_start, plain, {})))
-
-    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name, _ in cases}
-    for turn in range(2 * rounds + 2):
-        attached = bool(turn % 2)
-        (remora.attach if attached else remora.detach)()
-        for given in options.values():
-            warm_up(nothing.options(**given) if attached and given else nothing)
-        first = turn // 2 % len(cases)  # whoever comes first after a switch is not always the same
-        for name, measure in [*cases[first:], *cases[:first]]:
-            value = measure(attached)
-            if turn > 1:  # the first two turns start the workers
-                found[name][attached].append(value)
-    print(f"{'':28} {'stock':>10} {'attached':>10} {'ratio':>7}   {'middle half of the ratios':>26}")
-    for name, (stock, on) in found.items():
-        # Each attached turn against the stock turns before and after it: what the machine did to all three cancels out.
-        beside = [*zip(stock, [*stock[1:], stock[-1]], strict=True)]
-        ratios = sorted(value / statistics.mean(pair) for value, pair in zip(on, beside, strict=True))
-        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-        middle = statistics.median(ratios)
-        before, after = statistics.median(stock), statistics.median(on)
-        print(f"{name:28} {before:10.2f} {after:10.2f} {middle:7.2f}   {low:12.2f} to {high:.2f}")
+    report("actor start ms", in_turns(partial(actor_start, attached=False), partial(actor_start, attached=True), rounds))
     remora.attach()
     node_id = next(node["NodeID"] for node in ray.nodes() if node["Labels"].get("zone") == "b")
     took, late = wrong_starts(node_id)

@@ -2,9 +2,9 @@
 
     python benchmarks/virtual_clusters.py              about two minutes
 
-Tasks per second in a virtual cluster of all CPUs, next to stock. Making and ending a gang of two nodes, next to the same as a
-placement group: one after the other, and with many in flight. And how soon the first task of an empty cluster starts, and the
-whole cluster is as large as its maximum, where its parent has room.
+Tasks per second of a driver in a virtual cluster of all CPUs, next to those of a stock one; they take turns. Making and ending
+a gang of two nodes, next to the same as a placement group: one after the other, and with many in flight. And how soon the first
+task of an empty cluster starts, and the whole cluster is as large as its maximum, where its parent has room.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import argparse
 import json
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 import ray
-from ray.cluster_utils import Cluster
 from ray.util import placement_group, remove_placement_group
+from side_by_side import Driver, head, in_turns, report, serve, start
 
 import remora
 from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
 
-BATCH = 1_500
+BATCH = 500
+WARM = 50
 GANGS = 10
 CPUS = 4
 
@@ -32,6 +34,7 @@ GANG = VirtualCluster(
 
 
 def per_second(task: Any) -> float:
+    ray.get([task.remote() for _ in range(WARM)])  # until it has the workers that the other driver had
     began = time.perf_counter()
     ray.get([task.remote() for _ in range(BATCH)])
     return BATCH / (time.perf_counter() - began)
@@ -102,30 +105,32 @@ def growth(task: Any, controller: Any) -> tuple[float, float]:
     return first * 1e3, full * 1e3
 
 
+def drive(name: str, address: str) -> None:
+    given: dict[str, Any] = {"address": address, "logging_level": "ERROR", "log_to_driver": False}
+    if name == "stock":
+        ray.init(**given)
+    else:
+        remora.init(**given, virtual_cluster=VirtualCluster(flexible_resource_max={"CPU": CPUS}, idle_seconds=60))
+    serve({"tasks/s": partial(per_second, ray.remote(lambda: None))})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=8)
-    rounds = parser.parse_args().rounds
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    cluster.add_node(num_cpus=2)
+    parser.add_argument("--driver", help=argparse.SUPPRESS)
+    parser.add_argument("--address", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.driver:
+        drive(arguments.driver, arguments.address)
+        return
+    rounds = arguments.rounds
+    cluster = start([2, 2])
+    stock, inside = (Driver(__file__, name, cluster.address) for name in ("stock", "inside"))
+    head("inside")
+    report("tasks/s", in_turns(partial(stock.ask, "tasks/s"), partial(inside.ask, "tasks/s"), 3 * rounds))
+    stock.end()
+    inside.end()
     remora.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
-    nothing = ray.remote(lambda: None)
-    inside, stock = [], []
-    for turn in range(rounds + 1):
-        remora.detach()
-        per_second(nothing)
-        before = per_second(nothing)
-        remora.attach()
-        with VirtualCluster(flexible_resource_min={"CPU": CPUS}):
-            per_second(nothing)
-            value = per_second(nothing)
-        if turn:
-            stock.append(before)
-            inside.append(value)
-    ratio = statistics.median(mine / theirs for mine, theirs in zip(inside, stock, strict=True))
-    before, after = statistics.median(stock), statistics.median(inside)
-    print(f"tasks/s: stock {before:.0f}, in a virtual cluster {after:.0f}, ratio {ratio:.2f}")
-
     found: dict[str, list[float]] = {}
     controller = ray.get_actor("remora-controller", namespace="remora")
     for _ in range(rounds):
