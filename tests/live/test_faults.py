@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.live.test_facts import in_table, is_in_state
 
 import remora
 from remora import Exists
+from remora.ray_seam import raw
 
 
 def controller() -> Any:
@@ -189,6 +191,38 @@ def test_what_is_queued_at_the_only_node_for_it_survives_a_taint_and_starts_when
     remora.untaint_node(world.ids["b"], ["k"])
     assert world.names(queued) == ["b"] * 4
     ray.kill(actor)
+
+
+def test_what_a_task_gives_back_on_a_tainted_node_lets_no_actor_and_no_group_in(
+    world: World, where: Any, tmp_path: Path
+) -> None:
+    """They are of the same class, and the raylet hands on at once what is given back."""
+    end = tmp_path / "end"
+
+    def stay() -> str:
+        while not end.exists():
+            time.sleep(0.01)
+        return str(ray.get_runtime_context().get_node_id())
+
+    there = {"label_selector": {"zone": "b"}}
+    running = [ray.remote(stay).options(**there).remote() for _ in range(2)]
+    eventually(lambda: "CPU" not in raw.available_resources_per_node()[world.ids["b"]])
+    actors = [make_spy(num_cpus=1, **there) for _ in range(3)]
+    group = ray.util.placement_group([{"CPU": 1}], bundle_label_selector=[{"zone": "b"}])
+    answers = [actor.node.remote() for actor in actors]
+    eventually(lambda: sum(row["count"] for row in remora.status()["waiting"] if row["wants"] == "zone=b") >= 3)
+    remora.taint_node(world.ids["b"], {"k": "v"})
+    end.touch()
+    assert world.names(running) == ["b"] * 2
+    allowed = where.options(**there, tolerations={"k": "exists()"}, num_cpus=2)
+    assert world.names([allowed.remote()]) == ["b"]
+    assert not ray.wait(answers, timeout=1)[0]
+    assert not group.wait(0.1)
+    ray.util.remove_placement_group(group)
+    remora.untaint_node(world.ids["b"], ["k"])
+    assert world.names(answers[:2]) == ["b"] * 2
+    for actor in actors:
+        ray.kill(actor)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

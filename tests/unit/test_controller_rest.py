@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from remora.wire.classes import IDLE_SECONDS, ClassSpec
 from remora.wire.groups import decode_group, encode_group
 from remora.wire.options import Defaults, rewrite, rewrite_group
 from remora.wire.shapes import shape_key
-from remora.wire.tokens import OFFERED, TAKEN, class_token
+from remora.wire.tokens import GROUPS, OFFERED, TAKEN, class_token
 
 
 def spec(**options: Any) -> ClassSpec:
@@ -165,10 +166,10 @@ def test_the_first_option_that_could_ever_fit_is_offered_with_its_tokens(port: M
         ],
     )
     offer = controller.offer_group(wanted)
-    assert (offer.option, offer.nodes) == (2, {PLAIN.class_id: ["n1", "n2"]})
+    assert (offer.option, offer.nodes) == (2, {replace(PLAIN, takers=GROUPS).class_id: ["n1", "n2"]})
     port.join("n3", {"CPU": 2}, {"zone": "b"})
     assert controller.offer_group(wanted).option == 1
-    assert offers(port, IN_B) == {"n2", "n3"}
+    assert offers(port, replace(IN_B, takers=GROUPS)) == {"n2", "n3"}
 
 
 def test_a_group_that_fits_nowhere_is_not_offered_and_says_why(port: MemoryPort):

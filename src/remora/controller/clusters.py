@@ -221,7 +221,7 @@ class Clusters:
             if vnode.fixed and admits(vnode):
                 tokens = wanted.setdefault(self._node_id(vnode.node), {})
                 for name in vnode.total:
-                    shares.bump(tokens, share_token(spec.class_id, name), own_total(vnode, name))
+                    shares.bump(tokens, share_token(spec.part_id, name), own_total(vnode, name))
         return wanted
 
     def cap(self, cluster_id: str, name: str) -> int | None:

@@ -98,7 +98,7 @@ def shares(cluster_id: str, spec: ClassSpec | None, resources: dict[str, float])
     """The share tokens that work takes: as much as it takes of each resource, and the same of the part that it selects."""
     taken = {share_token(cluster_id, name): amount for name, amount in resources.items() if amount}
     if spec is not None and (named := _named(cluster_id, spec)):
-        taken.update({share_token(spec.class_id, name): resources[name] for name in named if resources.get(name)})
+        taken.update({share_token(spec.part_id, name): resources[name] for name in named if resources.get(name)})
     return taken
 
 

@@ -23,7 +23,7 @@ from remora.wire.classes import IDLE_SECONDS
 from remora.wire.groups import encode_group
 from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL, encode_ask
 from remora.wire.options import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
-from remora.wire.tokens import TAKEN, class_token
+from remora.wire.tokens import TAKEN, TASKS, class_token
 
 CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
@@ -53,6 +53,7 @@ class Layer:
         self._known: dict[str, Rewritten] = {}
         self._tickets: dict[str, Ticket] = {}
         self._tolerant: dict[tuple[str, str], Ticket] = {}
+        self._taken: dict[tuple[str, str], Ticket] = {}
         self._inside: dict[tuple[str, str], Ticket] = {}
         self._shares: dict[tuple[Any, ...], _Shares] = {}
         self._hints = Hints(self._tell)
@@ -122,10 +123,12 @@ class Layer:
             return self.plain
         return None if ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK else ticket
 
-    def tokens(self, ticket: Ticket, resources: dict[str, float]) -> dict[str, float]:
+    def tokens(self, ticket: Ticket, resources: dict[str, float], takers: str = TASKS) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""
         if self.defaults.rare:
             ticket = self._for_rare(ticket, resources)
+        if takers:
+            ticket = self._for_takers(ticket, takers)
         cluster_id = within.current()
         if cluster_id is None:
             return {self._token(ticket): TAKEN}
@@ -264,6 +267,15 @@ class Layer:
             spec = ticket.spec.tolerating(keys)
             self._tolerant[known] = Ticket(spec.class_id, spec)
         return self._tolerant[known]
+
+    def _for_takers(self, ticket: Ticket, takers: str) -> Ticket:
+        if ticket.spec is None or ticket.spec.takers == takers:
+            return ticket
+        known = (ticket.class_id, takers)
+        if known not in self._taken:
+            spec = replace(ticket.spec, takers=takers)
+            self._taken[known] = Ticket(spec.class_id, spec)
+        return self._taken[known]
 
 
 def _lasts(key: str) -> bool:

@@ -21,7 +21,7 @@ from remora.ray_seam import within
 from remora.ray_seam.replay import Submit
 from remora.ray_seam.tickets import RETRIES, STOCK, Given, Ticket
 from remora.ray_seam.within import CLUSTER
-from remora.wire.tokens import CLUSTER_LABEL, TAKEN, lease_token
+from remora.wire.tokens import ACTORS, CLUSTER_LABEL, GROUPS, TAKEN, TASKS, lease_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -225,11 +225,12 @@ class CoreWorkerProxy:
         call[selector] = call[at["fallback_strategy"]] = None
         if ticket is STOCK or isinstance(call[at["scheduling_strategy"]], PlacementGroupSchedulingStrategy):
             return
-        call[resources] = taken = {**call[resources], **layer.tokens(ticket, call[resources])}
         placement = at.get("placement_resources")
+        takers = TASKS if placement is None else ACTORS
+        call[resources] = taken = {**call[resources], **layer.tokens(ticket, call[resources], takers)}
         # An actor's are empty when they are the same as its resources: they are left so.
         if placement is not None and call[placement]:
-            call[placement] = taken = {**call[placement], **layer.tokens(ticket, call[placement])}
+            call[placement] = taken = {**call[placement], **layer.tokens(ticket, call[placement], takers)}
         layer.waiting.note(taken, call[at["function_descriptor"]], call[at["name"]])
 
     def create_placement_group(self, *args: Any, **kwargs: Any) -> Any:
@@ -239,7 +240,8 @@ class CoreWorkerProxy:
         bundles = call[at["bundles"]]
         # Code that got hold of Ray's own function before the layer was there says no classes.
         tickets = getattr(self.groups, "tickets", None) or [self._layer.plain] * len(bundles)
-        made = [{**bundle, **self._layer.tokens(ticket, bundle)} for bundle, ticket in zip(bundles, tickets, strict=True)]
+        taken = [self._layer.tokens(ticket, bundle, GROUPS) for bundle, ticket in zip(bundles, tickets, strict=True)]
+        made = [{**bundle, **tokens} for bundle, tokens in zip(bundles, taken, strict=True)]
         call[at["bundles"]] = made
         self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())
         return self.remora_inner.create_placement_group(*call)

@@ -12,7 +12,7 @@ from remora.model.requests import NodeClass, Request, class_id_of
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.taints import Tolerations
-from remora.wire.tokens import OF_CLUSTER
+from remora.wire.tokens import OF_CLUSTER, TASKS
 
 IDLE_SECONDS = 90.0
 """A class that nobody uses or mentions for this long is no longer offered; clients mention what they use more often."""
@@ -30,6 +30,7 @@ class ClassSpec:
     choices: tuple[NodeClass, ...]
     demand: Resources = EMPTY
     cluster: str | None = None
+    takers: str = TASKS
 
     @classmethod
     def of(cls, request: Request) -> ClassSpec:
@@ -37,23 +38,29 @@ class ClassSpec:
 
     @cached_property
     def class_id(self) -> str:
+        return f"{self.part_id}-{self.takers}" if self.takers else self.part_id
+
+    @cached_property
+    def part_id(self) -> str:
+        """The same for whoever takes it: of the part of a virtual cluster that it selects there is one."""
         name = class_id_of(self.choices, self.demand)
         return name if self.cluster is None else f"{self.cluster}{OF_CLUSTER}{name}"
 
     def tolerating(self, keys: Iterable[str]) -> ClassSpec:
         """The same, and the taints ``keys`` with any value too."""
         choices = tuple(replace(choice, tolerations=_also(choice.tolerations, keys)) for choice in self.choices)
-        return ClassSpec(choices, self.demand, self.cluster)
+        return replace(self, choices=choices)
 
     def encode(self) -> bytes:
         choices = [choice.canonical() for choice in self.choices]
-        body = {"choices": choices, "demand": dict(self.demand), "cluster": self.cluster}
+        body = {"choices": choices, "demand": dict(self.demand), "cluster": self.cluster, "takers": self.takers}
         return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> ClassSpec:
         body = json.loads(data)
-        return cls(tuple(choice_from(*parts) for parts in body["choices"]), Resources(body["demand"]), body["cluster"])
+        choices = tuple(choice_from(*parts) for parts in body["choices"])
+        return cls(choices, Resources(body["demand"]), body["cluster"], body.get("takers", TASKS))
 
     def describe(self) -> str:
         """As people read it: ``zone=a, tolerates gpu_node``."""

@@ -8,6 +8,7 @@ from remora.model.groups import Bundle, GroupRequest
 from remora.model.requests import NodeClass
 from remora.model.resources import Resources
 from remora.wire.classes import ClassSpec, choice_from
+from remora.wire.tokens import GROUPS
 
 
 def encode_group(request: GroupRequest) -> bytes:
@@ -26,4 +27,4 @@ def decode_group(data: bytes) -> GroupRequest:
 
 def class_of(nodes: NodeClass, cluster: str | None = None) -> ClassSpec:
     """The class whose token a bundle takes."""
-    return ClassSpec((nodes,), cluster=cluster)
+    return ClassSpec((nodes,), cluster=cluster, takers=GROUPS)

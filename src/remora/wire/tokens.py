@@ -19,6 +19,11 @@ _IN_GROUP = "_group_"
 OF_CLUSTER = "."
 """Between a virtual cluster and a class of it, in the name of the class."""
 
+TASKS, ACTORS, GROUPS = "", "actors", "groups"
+"""Who takes the token of a class. What one gives back on a node that no longer accepts it, its raylet hands on at once: a task
+that gets it so is stopped at the guard and handed on, but an actor or a placement group could only be killed. So these have
+tokens of their own, and nothing that ends lets them in."""
+
 CLUSTER_LABEL = "remora.io/cluster"
 """No token, but its companion: a label of an actor in GCS that names the virtual cluster that it runs in."""
 
