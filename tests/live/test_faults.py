@@ -17,7 +17,7 @@ from tests.live.test_facts import in_table, is_in_state
 
 import remora
 from remora import Exists
-from remora.ray_seam import raw
+from remora.ray_seam.kv import Kv
 
 
 def controller() -> Any:
@@ -134,6 +134,19 @@ def test_jobs_go_on_while_the_controller_is_dead_and_everything_is_repaired_afte
     assert world.names([refused]) == ["b"]
 
 
+def test_a_controller_that_cannot_start_again_tries_until_it_can(world: World, where: Any) -> None:
+    """What it remembers cannot be read for a while. Ray gives up on an actor whose constructor fails."""
+    kv, handle = Kv(), controller()
+    kv.put("class/unreadable", b"{")
+    before = in_table(handle).num_restarts
+    os.kill(ray.get(handle.pid.remote()), signal.SIGKILL)
+    eventually(lambda: in_table(handle).num_restarts >= before + 2)
+    assert not is_in_state(handle, "DEAD")
+    kv.put("class/unreadable", None)
+    assert world.names([where.options(label_selector={"zone": "in(b, once-it-is-back)"}).remote()]) == ["b"]
+    assert controller()._actor_id == handle._actor_id
+
+
 def plainly_done(kv: Any) -> int:
     return int(kv.internal_kv_get(b"plain/done", b"tests") or 0)
 
@@ -200,13 +213,14 @@ def test_what_a_task_gives_back_on_a_tainted_node_lets_no_actor_and_no_group_in(
     end = tmp_path / "end"
 
     def stay() -> str:
+        (tmp_path / f"began-{os.getpid()}").touch()
         while not end.exists():
             time.sleep(0.01)
         return str(ray.get_runtime_context().get_node_id())
 
     there = {"label_selector": {"zone": "b"}}
     running = [ray.remote(stay).options(**there).remote() for _ in range(2)]
-    eventually(lambda: "CPU" not in raw.available_resources_per_node()[world.ids["b"]])
+    eventually(lambda: len(list(tmp_path.glob("began-*"))) == 2)
     actors = [make_spy(num_cpus=1, **there) for _ in range(3)]
     group = ray.util.placement_group([{"CPU": 1}], bundle_label_selector=[{"zone": "b"}])
     answers = [actor.node.remote() for actor in actors]

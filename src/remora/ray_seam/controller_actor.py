@@ -38,6 +38,7 @@ FULL_ROUND_SECONDS = 1.0
 UNSETTLED_SECONDS = 0.1
 """As often, while a fence stands: what is given back is taken away before it is given on."""
 
+_AGAIN_SECONDS = 1.0
 _LEAST_SECONDS = 0.05  # between two rounds, however much happens
 
 _FREQUENT = "frequent"
@@ -66,6 +67,17 @@ class ControllerActor:
 
     def __init__(self) -> None:
         _hurry()
+        try:
+            self._begin()
+        except Exception:
+            if not ray.get_runtime_context().was_current_actor_reconstructed:
+                raise  # whoever starts it for the first time hears of it
+            # Ray does not restart an actor whose constructor has raised an exception, but one whose process has ended.
+            _log.exception("the controller could not start; it tries again")
+            time.sleep(_AGAIN_SECONDS)
+            os._exit(1)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._steering = threading.Lock()  # taken before the other
         self._stopped = False

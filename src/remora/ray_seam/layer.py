@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from remora.ray_seam import clusters, confine, raw, within
 from remora.ray_seam.hints import Hint, Hints
 from remora.ray_seam.tickets import STOCK, Given, Ticket
 from remora.ray_seam.waiting import Waiting
-from remora.wire.classes import IDLE_SECONDS
+from remora.wire.classes import IDLE_SECONDS, ClassSpec
 from remora.wire.groups import encode_group
 from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL, encode_ask
 from remora.wire.options import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
@@ -52,9 +52,7 @@ class Layer:
         self._alive: set[str] = set()
         self._known: dict[str, Rewritten] = {}
         self._tickets: dict[str, Ticket] = {}
-        self._tolerant: dict[tuple[str, str], Ticket] = {}
-        self._taken: dict[tuple[str, str], Ticket] = {}
-        self._inside: dict[tuple[str, str], Ticket] = {}
+        self._others: dict[tuple[str, str], Ticket] = {}
         self._shares: dict[tuple[Any, ...], _Shares] = {}
         self._hints = Hints(self._tell)
         plain = rewrite({}, defaults)
@@ -245,37 +243,31 @@ class Layer:
         self.waiting.stop()
 
     def _within(self, ticket: Ticket, cluster_id: str) -> Ticket:
-        """The same class in a virtual cluster; a ticket that a guard hands on is there already."""
+        """The same class in a virtual cluster."""
+        return self._like(ticket, f"in {cluster_id}", lambda spec: replace(spec, cluster=cluster_id))
+
+    def _for_takers(self, ticket: Ticket, takers: str) -> Ticket:
+        return self._like(ticket, f"for {takers}", lambda spec: replace(spec, takers=takers))
+
+    def _for_rare(self, ticket: Ticket, resources: Mapping[str, float]) -> Ticket:
+        keys = rare_taints((name for name, amount in resources.items() if amount), self.defaults.rare)
+        return self._like(ticket, f"tolerating {','.join(keys)}", lambda spec: spec.tolerating(keys)) if keys else ticket
+
+    def _like(self, ticket: Ticket, how: str, other: Callable[[ClassSpec], ClassSpec]) -> Ticket:
+        """The ticket of a class like this one, worked out once; a ticket that a guard hands on is what it has to be already."""
         if ticket.spec is None:
             return ticket
-        known = (ticket.class_id, cluster_id)
-        if known not in self._inside:
-            spec = replace(ticket.spec, cluster=cluster_id)
-            self._inside[known] = Ticket(spec.class_id, spec)
-        return self._inside[known]
+        known = (ticket.class_id, how)
+        if known not in self._others:
+            spec = other(ticket.spec)
+            if len(self._others) >= _MOST_KEPT:
+                self._others.clear()
+            self._others[known] = Ticket(spec.class_id, spec)
+        return self._others[known]
 
     def _tell(self, hints: list[Hint]) -> None:
         if ray.is_initialized():
             self.controller().want.remote(hints)
-
-    def _for_rare(self, ticket: Ticket, resources: Mapping[str, float]) -> Ticket:
-        keys = rare_taints((name for name, amount in resources.items() if amount), self.defaults.rare)
-        if not keys or ticket.spec is None:
-            return ticket
-        known = (ticket.class_id, ",".join(keys))
-        if known not in self._tolerant:
-            spec = ticket.spec.tolerating(keys)
-            self._tolerant[known] = Ticket(spec.class_id, spec)
-        return self._tolerant[known]
-
-    def _for_takers(self, ticket: Ticket, takers: str) -> Ticket:
-        if ticket.spec is None or ticket.spec.takers == takers:
-            return ticket
-        known = (ticket.class_id, takers)
-        if known not in self._taken:
-            spec = replace(ticket.spec, takers=takers)
-            self._taken[known] = Ticket(spec.class_id, spec)
-        return self._taken[known]
 
 
 def _lasts(key: str) -> bool:
