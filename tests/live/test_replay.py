@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from tests.live.conftest import World, eventually
 
 import remora
-from remora.ray_seam import hooks
+from remora.ray_seam import hooks, replay
 from remora.ray_seam.replay import copied, is_rays
 
 
@@ -148,6 +148,19 @@ def test_a_value_that_the_user_has_changed_since_is_seen(watched: Watched) -> No
     call, asked = watched(task.remote)
     assert asked
     assert call[5]["accel"] == 0.25
+
+
+def test_whoever_says_something_else_each_time_is_not_learned_from_for_ever(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "_MOST_KEEPING", 20)
+    task = ray.remote(_both)
+    for number in range(20):
+        assert watched(task.options(name=f"task {number}").remote)[0][3] == f"task {number}"
+    assert not watched(task.options(name="task 19").remote)[1], "the last ones are known"
+    for _ in range(2):
+        call, asked = watched(task.options(name="another").remote)
+        assert (call[3], asked) == ("another", True)
 
 
 def test_what_only_its_author_can_compare_is_never_kept() -> None:

@@ -169,7 +169,7 @@ class Installation:
             if submit is not None:
                 made = submit(flattened(function, args, kwargs))
                 return made[0] if len(made) == 1 else made
-            copy = copied(options) if only_rays else None
+            copy = copied(options) if only_rays and not replays.full else None
             latest.submit = None
             made = stock(function, args, kwargs, serialized_runtime_env_info, **self.layer.ticketed(options, is_actor=False))
             if copy is not None and latest.submit is not None:

@@ -16,7 +16,8 @@ import ray.remote_function
 from ray._common.signature import flatten_args
 from ray.util.tracing import tracing_helper
 
-_MOST_KEPT = 8  # of one function: who says something else each time gains nothing
+_MOST_KEPT = 8  # of one function
+_MOST_KEEPING = 1_000  # whoever says something else each time, a name perhaps, gains nothing by it
 _SCALARS = frozenset({int, float, str, bool, bytes, type(None)})
 _RETRIES_ENV = "RAY_TASK_MAX_RETRIES"
 
@@ -38,6 +39,7 @@ class Replays:
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self._kept: list[_Kept] = []
+        self._keeping = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, ()  # functions are pickled with it, and in another process it means nothing
@@ -59,10 +61,16 @@ class Replays:
                 return kept.submit if known else None
         return None
 
+    @property
+    def full(self) -> bool:
+        """Whether it is not worth while to keep more."""
+        return self._keeping >= _MOST_KEEPING
+
     def keep(self, function: Any, environment: str | None, options: dict[str, Any], submit: Submit) -> None:
         """It was just submitted so; ``options`` came from ``copied``."""
         if function._is_cross_language or function._decorator is not None or tracing_helper._is_tracing_enabled():
             return
+        self._keeping += 1
         worker = self.worker
         same = [kept for kept in self._kept if kept.options == options and kept.environment == environment]
         others = [kept for kept in self._kept if kept not in same]
