@@ -139,11 +139,11 @@ def test_ray_data_runs_inside_one_and_then_in_another(world: World):
         {"flexible_resource_min": {"CPU": 1}, "flexible_resource_max": {"CPU": 1}},
         {"fixed_size_nodes": [elsewhere]},
     ]
-    for spec, most in zip(specs, (1, 3), strict=True):
+    for spec, least, most in zip(specs, (1, 2), (1, 3), strict=True):
         with inside(**spec) as vc, sampled(vc) as seen:
             rows = ray.data.range(16, override_num_blocks=16).map_batches(slowly_doubled).take_all()
         assert sum(row["id"] for row in rows) == 16 * 15
-        assert max(seen) == most
+        assert least <= max(seen) <= most  # the third worker may come when all is done
 
 
 def test_a_library_that_asks_for_more_gets_it_within_the_maximum(world: World):
