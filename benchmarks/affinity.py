@@ -63,7 +63,7 @@ def timed(start: Any) -> float:
         ray.kill(actor)
     if group is not None:
         remove_placement_group(group)
-    time.sleep(2)  # until the workers are gone and new ones wait, for whoever comes next
+    time.sleep(2)  # until the workers are gone
     return elapsed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -40,20 +41,24 @@ class Process:
         return pyarrow.table({"x": range(1_000)}).slice(7, 1)
 
 
-@pytest.fixture
-def process(world: World) -> Iterator[Any]:
+@contextlib.contextmanager
+def answering() -> Iterator[Any]:
     made = ray.remote(Process).options(num_cpus=0).remote()
     ray.get(made.nothing.remote(), timeout=60)
     yield made
     ray.kill(made)
+
+
+@pytest.fixture
+def process(world: World) -> Iterator[Any]:
+    with answering() as made:
+        yield made
 
 
 @pytest.fixture
 def rays(stock: World) -> Iterator[Any]:
-    made = ray.remote(Process).options(num_cpus=0).remote()
-    ray.get(made.nothing.remote(), timeout=60)
-    yield made
-    ray.kill(made)
+    with answering() as made:
+        yield made
 
 
 def serializers_of(process: Any) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,17 @@ def test_the_word_comes_once_when_everything_is_there(library: str) -> None:
     importlib.import_module(library)
     assert seen == [1]
     assert sys.meta_path == before
+    del sys.modules[library]
+
+
+def test_whoever_only_asks_whether_it_is_there_does_not_end_the_watch(library: str) -> None:
+    seen: list[int] = []
+    WhenImported(library, lambda module: seen.append(module.value))
+    for _ in range(2):
+        assert importlib.util.find_spec(library) is not None
+    assert seen == []
+    importlib.import_module(library)
+    assert seen == [1]
     del sys.modules[library]
 
 

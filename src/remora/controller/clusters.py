@@ -46,7 +46,6 @@ class Clusters:
         self.records: dict[str, Record] = {}
         self._cooling: dict[str, float] = {}
         self._seen: set[str] = set()  # the names that stand on any node
-        self._waited_for: set[str] = set()  # the clusters whose work waits, by the last report
         self.called_back: dict[Place, Units] = {}
         self._used: dict[tuple[str, str], Units] = {}  # by cluster and node: what its work holds, in the last report
 
@@ -141,9 +140,7 @@ class Clusters:
     def may_have_work(self, cluster_id: str) -> bool:
         """Whether anything may be queued that wants its share: not once it is closed and has given everything back."""
         record = self.records.get(cluster_id)
-        if record is None:
-            return False
-        return record.state != CLOSED or any(record.vcluster.vnodes()) or cluster_id in self._waited_for
+        return record is not None and (record.state != CLOSED or any(record.vcluster.vnodes()))
 
     def on(self, node_id: str) -> set[str]:
         """The virtual clusters that have or use something of a node."""
@@ -185,9 +182,7 @@ class Clusters:
         """Grow for what waits, return what is idle, let go of what is done. ``loose`` is what work in no virtual cluster uses,
         by node."""
         self._call_back(loose)
-        self._waited_for.clear()
         for spec, demand, count in waiting:
-            self._waited_for.add(spec.cluster or "")
             self.want(spec, demand, count)
         self._grow_for_starters()
         for record in list(self.records.values()):

@@ -17,14 +17,13 @@ class WhenImported:
         sys.meta_path.insert(0, self)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if fullname != self._name:
-            return None
-        self.stop()
-        spec = self._found(path, target)
+        """Whoever only asks whether there is such a module has not imported it: the watch goes on."""
+        spec = self._found(path, target) if fullname == self._name else None
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
+                self.stop()
                 execute(module)
                 self._then(module)
 
@@ -36,7 +35,7 @@ class WhenImported:
             sys.meta_path.remove(self)
 
     def _found(self, path: Sequence[str] | None, target: ModuleType | None) -> Any:
-        for finder in list(sys.meta_path):
+        for finder in [each for each in sys.meta_path if not isinstance(each, WhenImported)]:
             find = getattr(finder, "find_spec", None)
             spec = find(self._name, path, target) if find is not None else None
             if spec is not None:
