@@ -9,7 +9,7 @@ enough of everything for, so the total stays what it once was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from remora.controller.cluster_memory import Record
 from remora.controller.clusters import Clusters, Units
@@ -17,7 +17,7 @@ from remora.controller.returned import Returned
 from remora.controller.steering import Steering, Tokens
 from remora.kernel.shares import bump
 from remora.kernel.tree import VCluster
-from remora.model.resources import UNIT, from_units
+from remora.model.resources import UNIT, Resources, from_units
 from remora.seam.port import NodeView
 from remora.wire.tokens import cluster_of_class, share_of_token, share_token
 
@@ -32,8 +32,11 @@ class Apportion:
         self._highest: dict[tuple[str, str], int] = {}  # by node and token: the largest share that it stood for
         self.settled = True
 
-    def steer(self, nodes: Mapping[str, NodeView], parts: Parts, besides: Mapping[str, Tokens]) -> None:
-        """Write the difference. ``parts`` are shares that classes select inside a cluster; ``besides`` goes along."""
+    def steer(
+        self, nodes: Mapping[str, NodeView], parts: Parts, besides: Mapping[str, Tokens], let_in: Callable[[Room], None]
+    ) -> None:
+        """Write the difference. ``parts`` are shares that classes select inside a cluster; ``besides`` goes along. ``let_in``
+        comes between taking and giving: who stands in front of a full node has a token already and needs only the room."""
         self.settled = True
         shares = self._clusters.tokens()
         wanted = {node_id: dict(shares.get(node_id, {})) for node_id in nodes}
@@ -43,7 +46,9 @@ class Apportion:
                     bump(wanted[node_id], share_token(cluster_id, name), units)
         for node_id, view in nodes.items():
             self._lower(node_id, view, wanted[node_id], shares.get(node_id, {}))
-        room = _Room(self._clusters, self._returned, nodes, {node_id: self._actual(nodes[node_id]) for node_id in nodes})
+        # By the tokens that stand on the nodes now: what was decided since may not have come about.
+        room = Room(self._clusters, self._returned, nodes, {node_id: self._actual(nodes[node_id]) for node_id in nodes})
+        let_in(room)
         for node_id, view in nodes.items():
             changes: Tokens = dict(besides.get(node_id, {}))
             actual = self._actual(view)
@@ -104,7 +109,7 @@ class Apportion:
         }
 
 
-class _Room:
+class Room:
     """How much more may be given: on a node, and to a cluster and each one above it."""
 
     def __init__(
@@ -124,15 +129,27 @@ class _Room:
                 self._count(node_id, cluster_id, name, -units)
 
     def take(self, node_id: str, token: str, units: int) -> int:
+        """As much of a token as there is room for, up to so much."""
         owner, name = share_of_token(token) or ("", "")
-        most = min(units, self._on_node.get((node_id, name), 0))
+        most = min(units, self._left(node_id, owner, name))
+        self._count(node_id, owner, name, most)
+        return most
+
+    def admit(self, node_id: str, cluster_id: str, amounts: Resources) -> bool:
+        """Take all of it, for work that has its token but gave its share back; or nothing."""
+        if any(units > self._left(node_id, cluster_id, name) for name, units in amounts.pairs):
+            return False
+        for name, units in amounts.pairs:
+            self._count(node_id, cluster_id, name, units)
+        return True
+
+    def _left(self, node_id: str, owner: str, name: str) -> int:
+        left = self._on_node.get((node_id, name), 0)
         for vcluster in self._chain(owner):
             cap = self._clusters.cap(vcluster.cluster_id, name)
             if cap is not None:
-                most = min(most, cap - self._of_cluster.get((vcluster.cluster_id, name), 0))
-        most = max(most, 0)
-        self._count(node_id, owner, name, most)
-        return most
+                left = min(left, cap - self._of_cluster.get((vcluster.cluster_id, name), 0))
+        return max(left, 0)
 
     def _count(self, node_id: str, owner: str, name: str, units: int) -> None:
         self._on_node[node_id, name] = self._on_node.get((node_id, name), 0) - units

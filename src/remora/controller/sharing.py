@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from remora.controller.apportion import Apportion
+from remora.controller.apportion import Apportion, Room
 from remora.controller.cluster_memory import CLOSED, Record
 from remora.controller.clusters import Clusters, Units, waiting_in_clusters
 from remora.controller.returned import Returned
@@ -130,7 +130,7 @@ class Sharing:
         self.loose = {number: used for number, used in self.loose.items() if self._cluster.nodes.alive >> number & 1}
         shapes = [(shape, demand.count) for demand in demands for shape in demand.shapes]
         self.clusters.tend(waiting_in_clusters(shapes, classes), self.loose)
-        self._admit()
+        self._find_full()
 
     def steer(self) -> None:
         """The tokens of what was decided."""
@@ -149,7 +149,7 @@ class Sharing:
             if any(asks_labels(choice) for choice in spec.choices):
                 for node_id, units in self.clusters.part(spec, functools.partial(self._selects, spec)).items():
                     parts.setdefault(node_id, {}).update(units)
-        self.apportion.steer(self.nodes, parts, besides)
+        self.apportion.steer(self.nodes, parts, besides, self._let_all_in)
 
     def offered(self, spec: ClassSpec) -> list[str]:
         """The nodes that a class of a virtual cluster is offered on. Where the cluster has been it stays welcome: without a
@@ -222,8 +222,8 @@ class Sharing:
 
     # The rest
 
-    def _admit(self) -> None:
-        """Which clusters are full where, and who of those that wait there may start now."""
+    def _find_full(self) -> None:
+        """Which clusters use more than they may, and where: nothing of them starts there without leave."""
         beyond = {cluster_id for cluster_id in self.clusters.records if self.clusters.excess(cluster_id)}
         for node_id, view in self.nodes.items():
             if node_id not in self._cluster.nodes.by_id:
@@ -236,18 +236,21 @@ class Sharing:
             if _beyond(*self._outside(view)):
                 full.add(ROOT)
             self._steering.full[node_id] = frozenset(full)
+
+    def _let_all_in(self, room: Room) -> None:
         for cluster_id, node_id in self.returned.places():
             starters = self.returned.starters(cluster_id, node_id)
             if starters and node_id in self.nodes:
-                self._let_in(cluster_id, node_id, starters)
+                self._let_in(cluster_id, node_id, starters, room)
 
     def _is_full(self, cluster_id: str, node_id: str) -> bool:
         return _beyond(self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id))
 
-    def _let_in(self, cluster_id: str, node_id: str, starters: list[tuple[str, Resources]]) -> None:
+    def _let_in(self, cluster_id: str, node_id: str, starters: list[tuple[str, Resources]], room: Room) -> None:
+        known = cluster_id in self.clusters.records
         if cluster_id == ROOT:
             running, allowed = self._outside(self.nodes[node_id])
-        elif cluster_id in self.clusters.records:
+        elif known:
             running, allowed = self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id)
             elsewhere = self.clusters.excess(cluster_id, besides=node_id)
             allowed = {name: units - elsewhere.get(name, 0) for name, units in allowed.items()}
@@ -255,6 +258,8 @@ class Sharing:
             running, allowed = {}, dict(starters[0][1])  # it is gone: nothing holds them up
         for worker_id, amounts in starters:
             if any(running.get(name, 0) + units > allowed.get(name, 0) for name, units in amounts.pairs):
+                break
+            if known and not room.admit(node_id, cluster_id, amounts):
                 break
             running = {name: running.get(name, 0) + amounts.get(name, 0) for name in {*running, *amounts}}
             self.returned.take(worker_id)

@@ -1,6 +1,7 @@
 """Every private name of Ray that Remora touches, and the probe that finds a missing one before anything is touched.
 
-A Ray release that renames one of these makes ``attach`` fail at once, with the name; tests/contract pins what each does.
+A Ray release that renames one of these makes ``attach`` fail at once, with the name; tests/live/test_facts.py pins what
+each does.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ TOUCHED = (
     Name("ray._private.worker", "global_worker.gcs_client.internal_kv_put", "remembers it"),
     Name("ray._private.worker", "global_worker.gcs_client.internal_kv_del", "forgets it"),
     Name("ray._private.worker", "global_worker.gcs_client.internal_kv_keys", "lists it"),
+    Name("ray._private.worker", "global_worker.gcs_client.get_all_resource_usage", "what is in use on each node"),
     Name("ray._private.worker", "global_worker.gcs_client.resize_raylet_resource_instances", "puts tokens on nodes"),
-    Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node and all demand in one call"),
+    Name("ray.autoscaler.v2.sdk", "get_cluster_resource_state", "every node, its labels, and all demand"),
     Name("ray.core.generated.autoscaler_pb2", "NodeStatus", "which nodes are dead"),
     Name("ray._private.utils", "set_visible_accelerator_ids", "looks for accelerators before every task"),
     Name("ray._private.accelerators", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO_ENV_VAR", "whether it matters that there are none"),

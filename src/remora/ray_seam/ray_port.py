@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from remora.ray_seam.lookup import Lookup
 
 _HOLD_SECONDS = 2
+_USAGE_SECONDS = 10
 
 
 class RayPort(Kv):
@@ -30,24 +31,33 @@ class RayPort(Kv):
         from ray.core.generated.autoscaler_pb2 import NodeStatus
 
         state = get_cluster_resource_state(self._gcs)
+        # What is in use is up to a second old in the state that the autoscaler reads, and a tenth of one in this report.
+        usage = self._gcs.get_all_resource_usage(timeout=_USAGE_SECONDS).resource_usage_data.batch
+        latest = {each.node_id: each for each in usage}
         head = self._head_id()
-        nodes = tuple(
-            NodeView(
-                node_id=node.node_id.hex(),
-                address=node.node_ip_address,
-                labels=dict(node.labels),
-                total=dict(node.total_resources),
-                available=dict(node.available_resources),
-                is_head=node.node_id.hex() == head,
+        nodes = []
+        for node in state.node_states:
+            if node.status == NodeStatus.DEAD:
+                continue
+            node_id, now = node.node_id.hex(), latest.get(node.node_id)
+            total, available = node.total_resources, node.available_resources
+            if now is not None and now.resources_total:  # not yet, for a node that has just joined
+                total, available = now.resources_total, now.resources_available
+            nodes.append(
+                NodeView(
+                    node_id=node_id,
+                    address=node.node_ip_address,
+                    labels=dict(node.labels),
+                    total=dict(total),
+                    available=dict(available),
+                    is_head=node_id == head,
+                )
             )
-            for node in state.node_states
-            if node.status != NodeStatus.DEAD
-        )
         demands = tuple(
             Demand(dict(pending.request.resources_bundle), pending.count) for pending in state.pending_resource_requests
         )
         groups = tuple(_group(gang) for gang in state.pending_gang_resource_requests)
-        return Observation(nodes, demands + groups)
+        return Observation(tuple(nodes), demands + groups)
 
     def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
         try:

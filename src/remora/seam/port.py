@@ -1,6 +1,6 @@
 """The contract between Remora and a cluster: see it, put tokens on nodes, remember things. Ten methods at most.
 
-The contract suite (tests/contract) runs against every body.
+The contract suite (tests/live/test_port.py) runs against every body.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Observation:
 
 class Port(Protocol):
     def observe(self) -> Observation:
-        """Every live node and all demand that waits, in one call."""
+        """Every live node, as it was a moment ago, and all demand that waits."""
         ...
 
     def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
