@@ -260,7 +260,6 @@ def test_nested_clusters_share_what_their_parent_has(world: World):
     eventually(lambda: all(map(is_gone, (outer, middle, inner))))
 
 
-@pytest.mark.xfail(strict=False, reason="closed while its work waits, the smaller one runs two at once, one time in eight")
 def test_two_siblings_have_their_parts_under_load(world: World):
     with inside(flexible_resource_min={"CPU": 5}, flexible_resource_max={"CPU": 5}):
         with inside(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4}):

@@ -15,6 +15,7 @@ from remora.model.taints import Tolerations
 from remora.seam.memory import MemoryPort
 from remora.seam.port import ENDED, JOB, RUNNING, WORKER, Work
 from remora.wire.classes import ClassSpec
+from remora.wire.fences import fence_key, read_fence
 from remora.wire.tokens import class_token, share_token
 
 ANY = NodeClass(LabelSelector(), Tolerations())
@@ -47,6 +48,10 @@ class World:
     def free(self, cluster_id: str) -> float:
         token = share_token(cluster_id, "CPU")
         return sum(view.available.get(token, 0.0) for view in self.port.observe().nodes)
+
+    def fence(self, node_id: str) -> set[str]:
+        """Of which clusters nothing starts on a node without leave."""
+        return set(read_fence(self.port.get(fence_key(node_id))).full)
 
     def state(self, cluster_id: str) -> str:
         return str(self.controller.sharing.look(cluster_id)["state"])
@@ -200,24 +205,112 @@ def test_a_worker_that_waits_gives_its_share_back_and_takes_it_again(world: Worl
     assert world.free(vc) == 0
     world.controller.sharing.wait("w1", vc, node, ONE)
     assert world.free(vc) == 1
+    world.controller.sharing.come_back("w1", vc, node, ONE)
+    assert world.controller.sharing.answer("w1") == "go"
+    assert world.free(vc) == 0
+    assert not world.controller.steering.full.get(node)
+
+
+def test_one_that_comes_back_while_others_use_its_share_goes_on_once_everybody_knows(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    world.run(vc, node)
+    sharing = world.controller.sharing
+    sharing.wait("w1", vc, node, ONE)
     inner = world.run(vc, node)
-    world.controller.sharing.go_on("w1")
+    sharing.come_back("w1", vc, node, ONE)
+    assert world.fence(node) == {vc}
     world.later(0.1)
-    assert world.controller.steering.full[node] == {vc}
+    world.later(0.1)
+    assert sharing.answer("w1") is None
+    world.later(0.2)
+    assert sharing.answer("w1") == "go"
+    assert world.fence(node) == {vc}
     world.port.give(node, inner)
     world.later(0.1)
     assert world.tokens(vc) == {node: 1}
-    assert world.controller.steering.full[node] == frozenset()
+    assert not world.fence(node)
+
+
+def test_one_that_comes_back_goes_on_as_soon_as_there_is_room(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    world.run(vc, node)
+    sharing = world.controller.sharing
+    sharing.wait("w1", vc, node, ONE)
+    inner = world.run(vc, node)
+    sharing.come_back("w1", vc, node, ONE)
+    world.port.give(node, inner)
+    world.later(0.1)
+    assert sharing.answer("w1") == "go"
+    assert not world.fence(node)
+
+
+def test_what_comes_back_to_a_child_holds_up_its_siblings_where_their_parent_is_used_up(world: World) -> None:
+    parent = world.create(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2})
+    one, other = (world.create(parent, flexible_resource_min={"CPU": 1}) for _ in range(2))
+    (node,) = world.tokens(one)
+    world.run(one, node)
+    world.controller.sharing.wait("w1", one, node, ONE)
+    world.run(one, node)
+    world.controller.sharing.come_back("w1", one, node, ONE)
+    assert all(other in world.fence(each) for each in world.tokens(other))
+
+
+def test_who_stands_in_line_for_long_is_not_let_in_for_that(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    come_back(world, vc, node)
+    sharing = world.controller.sharing
+    for _ in range(30):
+        sharing.enter("w2", vc, node, ONE)
+        world.later(1)
+        assert sharing.answer("w2") is None
+    world.later(30)  # it was not heard of any more
+    assert sharing.answer("w2") is None
+
+
+def test_a_closed_one_lets_in_who_stands_in_line(world: World) -> None:
+    """What is made for them is not taken back as idle."""
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    world.run(vc, node)
+    sharing = world.controller.sharing
+    sharing.close(vc, unused=False)
+    sharing.enter("w1", vc, node, ONE)
+    for _ in range(3):
+        world.later(1)
+    assert sharing.answer("w1") == "go"
+
+
+def test_who_stands_where_its_cluster_has_no_share_any_more_is_sent_on(world: World) -> None:
+    greedy = world.create()
+    world.want(greedy, 100)
+    held = [(node, world.run(greedy, node)) for node in ("n1", "n2") for _ in range(4)]
+    world.later(0.1)
+    waiting = world.create(job="j2", flexible_resource_min={"CPU": 4})
+    world.later(0.1)
+    sharing = world.controller.sharing
+    assert greedy in world.fence("n1")
+    for number, (where, tokens) in enumerate(held):
+        if where == "n1":  # one ends, and the next in the raylet's queue takes its token
+            sharing.enter(f"w{number}", greedy, "n1", ONE)
+            world.port.give("n1", {"CPU": tokens["CPU"]})
+    bound = next(iter(sharing.returned.line())).worker_id
+    sharing.enter(bound, greedy, "n1", ONE, may_go=False)
+    for _ in range(4):
+        world.later(1)
+    assert world.state(waiting) == "READY"
+    told = {each.worker_id: sharing.answer(each.worker_id) for each in sharing.returned.line()}
+    assert told.pop(bound) is None
+    assert set(told.values()) == {"elsewhere"}
+    assert world.sums()["n1"] == 4 + 4  # what they hold is theirs until they are done, and nobody else's
 
 
 def test_while_a_cluster_is_full_starters_stand_in_line(world: World) -> None:
     vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
     node = next(iter(world.tokens(vc)))
-    outer = world.run(vc, node)
-    world.controller.sharing.wait("w1", vc, node, ONE)
-    world.run(vc, node)
-    world.controller.sharing.go_on("w1")
-    world.later(0.1)
+    outer = come_back(world, vc, node)
     returned = world.controller.sharing.returned
     world.controller.sharing.enter("w2", vc, node, ONE)
     world.later(0.1)
@@ -233,8 +326,10 @@ def come_back(world: World, vc: str, node: str) -> dict[str, float]:
     world.run(vc, node)
     world.controller.sharing.wait("w1", vc, node, ONE)
     inner = world.run(vc, node)
-    world.controller.sharing.go_on("w1")
+    world.controller.sharing.come_back("w1", vc, node, ONE)
+    world.later(0.5)
     world.later(0.1)
+    assert world.controller.sharing.answer("w1") == "go"
     return inner
 
 
@@ -242,15 +337,15 @@ def test_what_is_used_too_much_on_one_node_is_not_started_on_another(world: Worl
     nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
     vc = world.create(fixed_size_nodes=[nodes])
     inner = come_back(world, vc, "n1")
-    assert world.controller.steering.full == {"n1": {vc}, "n2": {vc}}
-    world.controller.sharing.enter("w2", vc, "n2", ONE)
+    assert [world.fence(node) for node in ("n1", "n2")] == [{vc}, {vc}]
     world.run(vc, "n2")
+    world.controller.sharing.enter("w2", vc, "n2", ONE)
     world.later(0.1)
     assert world.controller.sharing.returned.waits("w2")
     world.port.give("n1", inner)
     world.later(0.1)
     assert not world.controller.sharing.returned.waits("w2")
-    assert world.controller.steering.full == {"n1": frozenset(), "n2": frozenset()}
+    assert [world.fence(node) for node in ("n1", "n2")] == [set(), set()]
 
 
 def test_below_its_maximum_a_cluster_grows_for_what_it_uses_too_much_elsewhere(world: World) -> None:

@@ -10,6 +10,7 @@ enough of everything for, so the total stays what it once was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 
 from remora.controller.cluster_memory import Record
 from remora.controller.clusters import Clusters, Units
@@ -36,7 +37,7 @@ class Apportion:
         self, nodes: Mapping[str, NodeView], parts: Parts, besides: Mapping[str, Tokens], let_in: Callable[[Room], None]
     ) -> None:
         """Write the difference. ``parts`` are shares that classes select inside a cluster; ``besides`` goes along. ``let_in``
-        comes between taking and giving: who stands in front of a full node has a token already and needs only the room."""
+        comes between taking and giving: who stands in line has a token already and needs only the room."""
         self.settled = True
         shares = self._clusters.tokens()
         wanted = {node_id: dict(shares.get(node_id, {})) for node_id in nodes}
@@ -125,7 +126,7 @@ class Room:
                 owner, name = share_of_token(token) or ("", "")
                 self._count(node_id, owner, name, units)
         for cluster_id, node_id in returned.places():
-            for name, units in returned.on(cluster_id, node_id).pairs:
+            for name, units in returned.on(cluster_id, node_id).pairs if cluster_id in clusters.records else ():
                 self._count(node_id, cluster_id, name, -units)
 
     def take(self, node_id: str, token: str, units: int) -> int:
@@ -135,21 +136,35 @@ class Room:
         self._count(node_id, owner, name, most)
         return most
 
-    def admit(self, node_id: str, cluster_id: str, amounts: Resources) -> bool:
-        """Take all of it, for work that has its token but gave its share back; or nothing."""
-        if any(units > self._left(node_id, cluster_id, name) for name, units in amounts.pairs):
-            return False
+    def admits(self, node_id: str, cluster_id: str, amounts: Resources) -> bool:
+        """Whether work that has its token but gave its share back may use it."""
+        return all(units <= self._left(node_id, cluster_id, name) for name, units in amounts.pairs)
+
+    def allows(self, cluster_id: str, amounts: Resources) -> bool:
+        """Whether no maximum forbids it. What a node has is not asked: work that has begun runs on beyond it in Ray too, and
+        nothing starts there before it has a CPU."""
+        return all(units <= self._below_caps(cluster_id, name) for name, units in amounts.pairs)
+
+    def use(self, node_id: str, cluster_id: str, amounts: Resources) -> None:
         for name, units in amounts.pairs:
             self._count(node_id, cluster_id, name, units)
-        return True
+
+    def overdrawn(self) -> frozenset[str]:
+        """The clusters of which nothing more may start: more than their maximum is out, or more than that of one above them."""
+        over = {cluster_id for (cluster_id, name), units in self._of_cluster.items() if units > self._cap(cluster_id, name)}
+        below = ((cluster_id, record.vcluster.chain()) for cluster_id, record in self._clusters.records.items())
+        return frozenset(cluster_id for cluster_id, chain in below if any(each.cluster_id in over for each in chain))
 
     def _left(self, node_id: str, owner: str, name: str) -> int:
-        left = self._on_node.get((node_id, name), 0)
-        for vcluster in self._chain(owner):
-            cap = self._clusters.cap(vcluster.cluster_id, name)
-            if cap is not None:
-                left = min(left, cap - self._of_cluster.get((vcluster.cluster_id, name), 0))
-        return max(left, 0)
+        return int(max(min(self._on_node.get((node_id, name), 0), self._below_caps(owner, name)), 0))
+
+    def _below_caps(self, owner: str, name: str) -> float:
+        chain = (vcluster.cluster_id for vcluster in self._chain(owner))
+        return min((self._cap(each, name) - self._of_cluster.get((each, name), 0) for each in chain), default=inf)
+
+    def _cap(self, cluster_id: str, name: str) -> float:
+        cap = self._clusters.cap(cluster_id, name)
+        return inf if cap is None else cap
 
     def _count(self, node_id: str, owner: str, name: str, units: int) -> None:
         self._on_node[node_id, name] = self._on_node.get((node_id, name), 0) - units

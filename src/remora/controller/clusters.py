@@ -148,17 +148,6 @@ class Clusters:
         here = {cluster_id for cluster_id, where in self._used if where == node_id and cluster_id in self.records}
         return here | {cluster_id for cluster_id, record in self.records.items() if number in self._numbers(record)}
 
-    def excess(self, cluster_id: str, besides: str = "") -> Units:
-        """How much a cluster's work uses beyond its share, because some came back from waiting; on all nodes but one."""
-        found: Units = {}
-        for owner, node_id in self._used:
-            if owner == cluster_id and node_id != besides and node_id in self._cluster.nodes.by_id:
-                share = self.share(cluster_id, node_id)
-                for name, units in self.running(cluster_id, node_id).items():
-                    if units > share.get(name, 0):
-                        shares.bump(found, name, units - share.get(name, 0))
-        return found
-
     def running(self, cluster_id: str, node_id: str) -> Units:
         """What its work uses of a node, without what waits in ``ray.get``."""
         used = self._used.get((cluster_id, node_id))
@@ -184,11 +173,12 @@ class Clusters:
         self._call_back(loose)
         for spec, demand, count in waiting:
             self.want(spec, demand, count)
-        self._grow_for_starters()
+        self._grow_for_the_line()
         for record in list(self.records.values()):
             idle_for = self._now() - record.busy_at
             if record.state == CLOSED:
-                self._finish(record, idle_for)
+                if idle_for > (_LINGER_SECONDS if record.job_id else 0.0):
+                    self._finish(record, idle_for)
             elif record.state == READY and idle_for > (0.0 if self.called_back else record.idle_seconds):
                 shares.trim(self._cluster, record.vcluster)
         if self.called_back:
@@ -279,18 +269,16 @@ class Clusters:
             self._note("cluster", cluster_id or "", f"{what} starts nothing new: a minimum is owed to somebody else")
         self.called_back = found
 
-    def _grow_for_starters(self) -> None:
-        """Work that stands in front of a full node has its place there already, and needs the share; and a share for what the
-        cluster uses too much of elsewhere."""
-        for cluster_id, node_id in self._returned.places():
-            record = self.records.get(cluster_id)
-            if record is None or self.called_back:
-                continue
-            here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), node_id)
-            beyond = self.excess(cluster_id, besides=node_id)
-            for _, amounts in self._returned.starters(cluster_id, node_id):
-                owed = max((-(-beyond.get(name, 0) // units) for name, units in amounts.pairs if units), default=0)
-                self._grow(record, (here,), amounts, 1 + owed)
+    def _grow_for_the_line(self) -> None:
+        """Who stands in line has its place already, and needs the share there."""
+        if self.called_back:
+            return
+        for each in self._returned.line():
+            record = self.records.get(each.cluster_id)
+            if record is not None and each.node_id in self._cluster.nodes.by_id:
+                record.busy_at = self._now()  # or what is made for them would be taken back as idle
+                here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), each.node_id)
+                self._grow(record, (here,), each.amounts, 1)
 
     def _grow(self, record: Record, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> bool:
         before = record.vcluster.flex_total.copy()
@@ -306,8 +294,6 @@ class Clusters:
         """A closed one gives back each node on which nothing of it runs any more."""
         vcluster = record.vcluster
         done = not record.job_id
-        if idle_for < _LINGER_SECONDS and not done:
-            return
         vcluster.spec = vcluster.spec.without_minimum()
         shares.trim(self._cluster, vcluster)
         inside = {vnode.node for child in vcluster.children.values() for vnode in child.vnodes()}

@@ -247,7 +247,7 @@ class Controller:
         while self.inbox:
             work = self.inbox.popleft()
             if work is not None and work.kind == WORKER:
-                self.sharing.go_on(work.work_id)
+                self.sharing.worker_ended(work.work_id)
             elif work is not None:
                 self.leases.see(work)
                 if work.kind == JOB:

@@ -1,13 +1,15 @@
-"""Shares that their holders do not use for the moment: a worker that waits in ``ray.get``, or in front of a full node.
+"""Shares that their holders do not use for the moment: workers that wait in ``ray.get``, and those that stand in line.
 
-Ray gives the CPU of such a worker back, and we its share. A worker says so and says it again while it waits; when it ends, or
-is not heard of any more, it is gone.
+Ray gives the CPU of a worker that waits back, and we *lend* its share to others. One that has what it waited for, or that is
+about to start where its cluster uses too much, stands in line until there is room. All of them say so again and again; whoever
+ends, or is not heard of any more, is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from remora.kernel.shares import bump
 from remora.model.resources import EMPTY, Resources
@@ -16,27 +18,56 @@ from remora.wire.fences import RENEW_SECONDS
 _LOST_SECONDS = 3 * RENEW_SECONDS
 
 
+class Kind(Enum):
+    LENT = "waits for others, who may use its share meanwhile"
+    BACK = "has what it waited for: it goes on as soon as there is room, or soon without"
+    STARTING = "starts as soon as there is room, here or elsewhere"
+    BOUND = "starts as soon as there is room here: it cannot go elsewhere any more"
+    SENT_ON = "was submitted once more, to run elsewhere: it needs nothing any more"
+
+
 @dataclass
-class _Return:
+class Standing:
+    worker_id: str
     cluster_id: str
     node_id: str
     amounts: Resources
+    kind: Kind
+    since: float
     heard_at: float
-    starting: bool
 
 
 class Returned:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._workers: dict[str, _Return] = {}
+        self._workers: dict[str, Standing] = {}
+        self._let_in: dict[str, float] = {}  # those with leave that have not yet been told, and when they got it
 
-    def give(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, *, starting: bool = False) -> None:
-        """This worker waits; ``starting``: for leave to start."""
-        self._workers[worker_id] = _Return(cluster_id, node_id, amounts, self._now(), starting)
+    def hear(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, kind: Kind) -> None:
+        """A worker says what it waits for, for the first time or again."""
+        known = self._workers.get(worker_id)
+        if known is not None and known.kind is kind:
+            known.heard_at = self._now()
+        else:
+            now = self._now()
+            self._workers.pop(worker_id, None)  # it comes last in its line
+            self._workers[worker_id] = Standing(worker_id, cluster_id, node_id, amounts, kind, now, now)
 
     def take(self, worker_id: str) -> bool:
-        """It goes on; whether it was waiting."""
+        """It uses its share again, or has ended; whether it was waiting."""
         return self._workers.pop(worker_id, None) is not None
+
+    def let_in(self, worker_id: str) -> None:
+        """It has leave to go on, and uses its share from now on."""
+        if self.take(worker_id):
+            self._let_in[worker_id] = self._now()
+
+    def was_let_in(self, worker_id: str) -> bool:
+        """Whether it got leave since it was last told. Who was only forgotten did not."""
+        return self._let_in.pop(worker_id, None) is not None
+
+    def find(self, worker_id: str) -> Standing | None:
+        return self._workers.get(worker_id)
 
     def waits(self, worker_id: str) -> bool:
         return worker_id in self._workers
@@ -48,13 +79,15 @@ class Returned:
         gone = [worker for worker, each in self._workers.items() if each.heard_at < oldest or each.node_id not in alive]
         for worker_id in gone:
             del self._workers[worker_id]
+        for worker_id in [worker for worker, at in self._let_in.items() if at < oldest]:
+            del self._let_in[worker_id]
 
     def on(self, cluster_id: str, node_id: str, *, lent: bool = False) -> Resources:
         """All that is given back of a cluster's share of a node; or only what others of the cluster may use meanwhile. Whoever
-        waits to start keeps its token, so that nobody else comes to wait in its place."""
+        stands in line keeps its token, so that nobody else comes to stand there in its place."""
         amounts: dict[str, int] = {}
         for each in self._workers.values():
-            if (each.cluster_id, each.node_id) == (cluster_id, node_id) and not (lent and each.starting):
+            if (each.cluster_id, each.node_id) == (cluster_id, node_id) and not (lent and each.kind is not Kind.LENT):
                 for name, units in each.amounts.pairs:
                     bump(amounts, name, units)
         return Resources(amounts) if amounts else EMPTY
@@ -62,10 +95,7 @@ class Returned:
     def places(self) -> set[tuple[str, str]]:
         return {(each.cluster_id, each.node_id) for each in self._workers.values()}
 
-    def starters(self, cluster_id: str, node_id: str) -> list[tuple[str, Resources]]:
-        """Who waits to start there, first come first."""
-        return [
-            (worker_id, each.amounts)
-            for worker_id, each in self._workers.items()
-            if each.starting and (each.cluster_id, each.node_id) == (cluster_id, node_id)
-        ]
+    def line(self) -> list[Standing]:
+        """Who wants to go on: first those that have begun already, then first come first."""
+        back = [each for each in self._workers.values() if each.kind is Kind.BACK]
+        return back + [each for each in self._workers.values() if each.kind in (Kind.STARTING, Kind.BOUND)]

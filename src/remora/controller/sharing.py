@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any
 
 from remora.controller.apportion import Apportion, Room
 from remora.controller.cluster_memory import CLOSED, Record
 from remora.controller.clusters import Clusters, Units, waiting_in_clusters
-from remora.controller.returned import Returned
+from remora.controller.returned import Kind, Returned, Standing
 from remora.controller.roster import Roster
 from remora.controller.steering import Note, Steering, Tokens
 from remora.kernel import shares
@@ -26,8 +27,11 @@ from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import Demand, NodeView, Port
 from remora.wire.classes import ClassSpec
-from remora.wire.fences import ROOT
+from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, GO, ROOT
 from remora.wire.tokens import OFFERED, class_token, share_of_token
+
+_TOLD_SECONDS = 1.2 * FENCE_SECONDS  # by then every worker has read a fence, or will before it starts anything
+_PATIENT_SECONDS = 2.0
 
 
 class Sharing:
@@ -44,13 +48,16 @@ class Sharing:
         self.nodes: Mapping[str, NodeView] = {}
         self.loose: dict[int, Units] = {}
         self._seen: dict[str, set[str]] = {}
+        self._asked_back: dict[str, set[str]] = {}  # by node: who starts nothing there because it only borrows
+        self._overdrawn_since: dict[str, float] = {}
 
     @property
     def settled(self) -> bool:
         """Whether nothing is about to change by itself."""
         queued = any(self.clusters.called_back)
         closing = any(record.state == CLOSED and any(record.vcluster.vnodes()) for record in self.clusters.records.values())
-        return self.apportion.settled and not queued and not closing and not any(self._steering.full.values())
+        waiting = self.returned.line() or any(self._steering.full.values())
+        return self.apportion.settled and not queued and not closing and not waiting
 
     # What owners and workers say
 
@@ -84,18 +91,45 @@ class Sharing:
 
     def wait(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
         """A worker waits in ``ray.get``: others may use its share."""
-        self.returned.give(worker_id, cluster_id, node_id, amounts)
+        self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.LENT)
         self.steer()
 
-    def go_on(self, worker_id: str) -> None:
-        """It has what it waited for. It uses its share at once, whoever else does."""
+    def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
+        """It has what it waited for. Its share is lent no more, and it goes on when there is room; soon in any case."""
+        self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.BACK)
+        self.steer()
+
+    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, *, may_go: bool = True) -> None:
+        """Something wants to start on a node where its cluster is full: it stands in line, without its share."""
+        self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.STARTING if may_go else Kind.BOUND)
+
+    def worker_ended(self, worker_id: str) -> None:
+        """What it held is Ray's again."""
         if self.returned.take(worker_id):
             self.steer()
 
-    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
-        """Something wants to start on a node where its cluster is full: it stands in line, without its share."""
-        if not self.returned.waits(worker_id):
-            self.returned.give(worker_id, cluster_id, node_id, amounts, starting=True)
+    def sent_on(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
+        """It was submitted once more and waits for that: it holds its token, and uses nothing."""
+        self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.SENT_ON)
+
+    def answer(self, worker_id: str) -> str | None:
+        """What somebody in line is told; nothing while it has to wait."""
+        if self.returned.was_let_in(worker_id):
+            return GO
+        standing = self.returned.find(worker_id)
+        if standing is None or standing.kind is not Kind.STARTING or not self._will_wait_long(standing):
+            return None
+        self.returned.take(worker_id)
+        if standing.cluster_id != ROOT:
+            self.sent_on(worker_id, standing.cluster_id, standing.node_id, standing.amounts)
+        return ELSEWHERE
+
+    def _will_wait_long(self, standing: Standing) -> bool:
+        """Whether its cluster has no share on its node that could ever take it, and got none for a while."""
+        if self._now() - standing.since < _PATIENT_SECONDS or not self._is_here(standing):
+            return False
+        allowed = self._use(standing)[1]
+        return any(units > allowed.get(name, 0) for name, units in standing.amounts.pairs)
 
     # In a round
 
@@ -130,7 +164,7 @@ class Sharing:
         self.loose = {number: used for number, used in self.loose.items() if self._cluster.nodes.alive >> number & 1}
         shapes = [(shape, demand.count) for demand in demands for shape in demand.shapes]
         self.clusters.tend(waiting_in_clusters(shapes, classes), self.loose)
-        self._find_full()
+        self._find_borrowers()
 
     def steer(self) -> None:
         """The tokens of what was decided."""
@@ -149,7 +183,7 @@ class Sharing:
             if any(asks_labels(choice) for choice in spec.choices):
                 for node_id, units in self.clusters.part(spec, functools.partial(self._selects, spec)).items():
                     parts.setdefault(node_id, {}).update(units)
-        self.apportion.steer(self.nodes, parts, besides, self._let_all_in)
+        self.apportion.steer(self.nodes, parts, besides, self._let_in)
 
     def offered(self, spec: ClassSpec) -> list[str]:
         """The nodes that a class of a virtual cluster is offered on. Where the cluster has been it stays welcome: without a
@@ -222,47 +256,62 @@ class Sharing:
 
     # The rest
 
-    def _find_full(self) -> None:
-        """Which clusters use more than they may, and where: nothing of them starts there without leave."""
-        beyond = {cluster_id for cluster_id in self.clusters.records if self.clusters.excess(cluster_id)}
+    def _find_borrowers(self) -> None:
+        """Who uses more of a node than is left to it, because a minimum is owed to somebody else."""
+        self._asked_back = {}
         for node_id, view in self.nodes.items():
-            if node_id not in self._cluster.nodes.by_id:
-                continue
-            full = {
-                cluster_id
-                for cluster_id in self.clusters.on(node_id)
-                if cluster_id in beyond or self._is_full(cluster_id, node_id)
-            }
-            if _beyond(*self._outside(view)):
-                full.add(ROOT)
-            self._steering.full[node_id] = frozenset(full)
+            if node_id in self._cluster.nodes.by_id:
+                number = self._cluster.nodes.by_id[node_id].number
+                lenders = [each for each, where in self.clusters.called_back if each is not None and where == number]
+                full = {
+                    each
+                    for each in lenders
+                    if _beyond(self.clusters.running(each, node_id), self.clusters.allowed(each, node_id))
+                }
+                if _beyond(*self._outside(view)):
+                    full.add(ROOT)
+                self._asked_back[node_id] = full
 
-    def _let_all_in(self, room: Room) -> None:
-        for cluster_id, node_id in self.returned.places():
-            starters = self.returned.starters(cluster_id, node_id)
-            if starters and node_id in self.nodes:
-                self._let_in(cluster_id, node_id, starters, room)
+    def _let_in(self, room: Room) -> None:
+        """Between taking and giving: whoever stands in line goes on where the tokens that are out leave room. Who has begun
+        already goes on soon in any case, but not before every worker knows that nothing else may start."""
+        for each in self.returned.line():
+            if each.kind is Kind.BACK:
+                is_told = self._now() - self._overdrawn_since.get(each.cluster_id, inf) > _TOLD_SECONDS
+                if room.allows(each.cluster_id, each.amounts) or is_told:
+                    self.returned.let_in(each.worker_id)
+                room.use(each.node_id, each.cluster_id, each.amounts)
+            elif self._may_start(each, room):
+                self.returned.let_in(each.worker_id)
+                room.use(each.node_id, each.cluster_id, each.amounts)
+        overdrawn = room.overdrawn()
+        for node_id, view in self.nodes.items():
+            owners = (share_of_token(token) for token in self._steering.latest(node_id, view.total))
+            here = overdrawn.intersection(owner[0] for owner in owners if owner is not None)
+            self._steering.tell_full(node_id, here.union(self._asked_back.get(node_id, ())))
+        now = self._now()
+        self._overdrawn_since = {cluster_id: self._overdrawn_since.get(cluster_id, now) for cluster_id in overdrawn}
 
-    def _is_full(self, cluster_id: str, node_id: str) -> bool:
-        return _beyond(self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id))
+    def _may_start(self, each: Standing, room: Room) -> bool:
+        if not self._is_here(each):
+            return False
+        if each.cluster_id != ROOT and each.cluster_id not in self.clusters.records:
+            return True  # it is gone: nothing holds them up
+        running, allowed = self._use(each)
+        if any(running.get(name, 0) + units > allowed.get(name, 0) for name, units in each.amounts.pairs):
+            return False
+        return each.cluster_id == ROOT or room.admits(each.node_id, each.cluster_id, each.amounts)
 
-    def _let_in(self, cluster_id: str, node_id: str, starters: list[tuple[str, Resources]], room: Room) -> None:
-        known = cluster_id in self.clusters.records
-        if cluster_id == ROOT:
-            running, allowed = self._outside(self.nodes[node_id])
-        elif known:
-            running, allowed = self.clusters.running(cluster_id, node_id), self.clusters.allowed(cluster_id, node_id)
-            elsewhere = self.clusters.excess(cluster_id, besides=node_id)
-            allowed = {name: units - elsewhere.get(name, 0) for name, units in allowed.items()}
-        else:
-            running, allowed = {}, dict(starters[0][1])  # it is gone: nothing holds them up
-        for worker_id, amounts in starters:
-            if any(running.get(name, 0) + units > allowed.get(name, 0) for name, units in amounts.pairs):
-                break
-            if known and not room.admit(node_id, cluster_id, amounts):
-                break
-            running = {name: running.get(name, 0) + amounts.get(name, 0) for name in {*running, *amounts}}
-            self.returned.take(worker_id)
+    def _is_here(self, each: Standing) -> bool:
+        return each.node_id in self._cluster.nodes.by_id and each.node_id in self.nodes
+
+    def _use(self, each: Standing) -> tuple[Units, Units]:
+        """What others like it use of its node, by the last report, and what they may."""
+        if each.cluster_id == ROOT:
+            return self._outside(self.nodes[each.node_id])
+        if each.cluster_id not in self.clusters.records:
+            return {}, dict(each.amounts)
+        return self.clusters.running(each.cluster_id, each.node_id), self.clusters.allowed(each.cluster_id, each.node_id)
 
     def _outside(self, view: NodeView) -> tuple[Units, Units]:
         """What work in no virtual cluster uses of a node, and what it may."""

@@ -132,7 +132,21 @@ class Steering:
                 left.append(view.node_id)
         return left
 
+    def tell_full(self, node_id: str, clusters: frozenset[str]) -> None:
+        """Nothing of these virtual clusters starts on the node without leave."""
+        if self.full.get(node_id, frozenset()) != clusters:
+            self.full[node_id] = clusters
+            self._tell(node_id)
+
     def _fence(self, node_id: str, names: frozenset[str]) -> None:
+        before = self.fences.get(node_id, frozenset())
+        self.fences[node_id] = names
+        self._tell(node_id)
+        if before != names:
+            self._note("fence", node_id, f"up for {len(names)} of the classes in use" if names else "down")
+
+    def _tell(self, node_id: str) -> None:
+        names = self.fences.get(node_id, frozenset())
         classes = [class_id for name in names if (class_id := class_of_token(name)) is not None]
         data = write_fence(classes, self.full.get(node_id, ()))
         if node_id not in self._told:
@@ -140,9 +154,6 @@ class Steering:
         if self._told[node_id] != data:
             self._port.put(fence_key(node_id), data)
             self._told[node_id] = data
-        if self.fences.get(node_id, frozenset()) != names:
-            self.fences[node_id] = names
-            self._note("fence", node_id, f"up for {len(names)} of the classes in use" if names else "down")
 
     def hold(self, node_id: str, amounts: Tokens) -> bool:
         """Take so much on a node and keep it; whether it was free."""

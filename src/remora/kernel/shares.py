@@ -96,8 +96,9 @@ def reserve_flexible(cluster: Cluster, vcluster: VCluster, amounts: Resources, n
         roomy = [(-_reach_sources(cluster, vcluster, number, name), number) for number in candidates[name]]
         for _, number in sorted(roomy):
             # Asked again: what the last node took may have used up an ancestor's maximum.
+            # Less than nothing is left where more is in use than there is, on a live cluster.
             part = min(missing, _reach_sources(cluster, vcluster, number, name))
-            if part and _grow(cluster, Host(vcluster, number, None), {name: part}, journal):
+            if part > 0 and _grow(cluster, Host(vcluster, number, None), {name: part}, journal):
                 missing -= part
             if not missing:
                 break

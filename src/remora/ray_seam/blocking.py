@@ -1,7 +1,8 @@
 """A worker that waits for others gives its share of a virtual cluster back for as long, as Ray gives its CPU back.
 
 Waits that end within a moment are not told. While a longer one lasts it is told again and again: then a controller that was
-restarted knows of it, and one whose worker has died forgets it.
+restarted knows of it, and one whose worker has died forgets it. Before the worker goes on it asks for its share again. Where
+others use that now, it waits until every worker of the cluster knows that nothing new may start, and then goes on beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RayActorError
 
 from remora.wire.fences import RENEW_SECONDS
 from remora.wire.tokens import share_of_token
@@ -89,20 +90,27 @@ class _Waiting:
         self._node_id = ray.get_runtime_context().get_node_id()
         self._held = held
         self._controller = controller
-        self._told = False
+        self._told: Any = None
 
     def next_seconds(self, until: float | None) -> float:
-        part = RENEW_SECONDS if self._told else _MOMENT_SECONDS
+        part = RENEW_SECONDS if self._told is not None else _MOMENT_SECONDS
         return part if until is None else max(min(part, until - time.monotonic()), 0)
 
     def tell(self) -> None:
-        self._told = True
-        cluster_id, amounts = self._held
-        self._controller().wait_in.remote(self._worker_id, cluster_id, self._node_id, amounts)
+        self._told = self._controller().wait_in.remote(*self._who())
 
     def end(self) -> None:
-        if self._told:
-            self._controller().go_on.remote(self._worker_id)
+        if self._told is None:
+            return
+        # There may be no controller any more, and nothing to ask for.
+        with said_already(), contextlib.suppress(RayActorError):
+            ray.get(self._told)  # or it might be heard after what follows
+            while ray.get(self._controller().come_back.remote(*self._who())) is None:
+                pass
+
+    def _who(self) -> tuple[str, str, str, dict[str, float]]:
+        cluster_id, amounts = self._held
+        return self._worker_id, cluster_id, self._node_id, amounts
 
 
 def _held(worker: Any) -> tuple[str, dict[str, float]] | None:

@@ -42,8 +42,8 @@ _AGAIN_SECONDS = 1.0
 _LEAST_SECONDS = 0.05  # between two rounds, however much happens
 
 _FREQUENT = "frequent"
-_PATIENT = "patient"
-_MOST_PATIENT = 32
+_PATIENT, _RETURNING = "patient", "returning"
+_MOST_AT_ONCE = 32
 
 _log = logging.getLogger(__name__)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -59,6 +59,12 @@ def _frequent(method: _Method) -> _Method:
 def _patient(method: _Method) -> _Method:
     """What may take seconds because it waits for others."""
     ray.method(concurrency_group=_PATIENT)(method)
+    return method
+
+
+def _returning(method: _Method) -> _Method:
+    """What waits for a moment only, and not behind those who wait for long."""
+    ray.method(concurrency_group=_RETURNING)(method)
     return method
 
 
@@ -230,24 +236,42 @@ class ControllerActor:
             self._core.sharing.wait(worker_id, cluster_id, node_id, Resources.parse(amounts))
 
     @_frequent
-    def go_on(self, worker_id: str) -> None:
+    def sent_on(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:
         with self._lock:
-            self._core.sharing.go_on(worker_id)
+            self._core.sharing.sent_on(worker_id, cluster_id, node_id, Resources.parse(amounts))
         self._soon()
 
-    @_patient
-    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> bool:
-        """Whether work that was held up may start; returns without an answer after a while, to be asked again."""
+    @_frequent
+    def done(self, worker_id: str) -> None:
         with self._lock:
-            self._core.sharing.enter(worker_id, cluster_id, node_id, Resources.parse(amounts))
+            self._core.sharing.worker_ended(worker_id)
+
+    @_returning
+    def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> str | None:
+        """What a worker that has what it waited for is told; nothing after a while, to be asked again."""
+        who = worker_id, cluster_id, node_id, Resources.parse(amounts)
+        return self._answer(worker_id, lambda: self._core.sharing.come_back(*who))
+
+    @_patient
+    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float], may_go: bool) -> str | None:
+        """What work that was held up is told; nothing after a while, to be asked again."""
+        who = worker_id, cluster_id, node_id, Resources.parse(amounts)
+        return self._answer(worker_id, lambda: self._core.sharing.enter(*who, may_go=may_go))
+
+    def _answer(self, worker_id: str, ask: Callable[[], None]) -> str | None:
+        with self._lock:
+            ask()
         until = time.monotonic() + RENEW_SECONDS
-        while time.monotonic() < until:
+        while True:
+            with self._lock:
+                answer = self._core.sharing.answer(worker_id)
+                if answer is None and not self._core.sharing.returned.waits(worker_id):
+                    ask()
+            if answer is not None or time.monotonic() > until:
+                return answer
             self._soon()
             with self._rounded:
                 self._rounded.wait(UNSETTLED_SECONDS)
-            if not self._core.sharing.returned.waits(worker_id):
-                return True
-        return False
 
     def find_node(self, node_id: str | None, address: str | None) -> str:
         with self._lock:
@@ -328,4 +352,5 @@ def start_controller() -> Any:
     }
     if hooks.current() is not None:
         options["label_selector"] = STOCK
-    return ray.remote(concurrency_groups={_FREQUENT: 1, _PATIENT: _MOST_PATIENT})(ControllerActor).options(**options).remote()
+    groups = {_FREQUENT: 1, _PATIENT: _MOST_AT_ONCE, _RETURNING: _MOST_AT_ONCE}
+    return ray.remote(concurrency_groups=groups)(ControllerActor).options(**options).remote()

@@ -42,8 +42,8 @@ class _Fence:
             self._data, self._fence = data, read_fence(data)
         if not self._fence.classes:
             return None
-        held = raw.assigned_resources()
-        return next((found for name in held if (found := class_of_token(name)) in self._fence.classes), None)
+        class_id = _class_held()
+        return class_id if class_id in self._fence.classes else None
 
     def is_full(self) -> bool:
         """Whether the virtual cluster of this task uses more of this node than its share; as it was last read."""
@@ -69,7 +69,8 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
         within.begin(kwargs.pop(CLUSTER, None) if kwargs else None)
         class_id = _fence.closes()
-        _wait_while_full()
+        if class_id is None and _fence.is_full():
+            class_id = _stand_in_line()
         if class_id is None:
             return function(*args, **kwargs)
         return again(class_id, retries, args, kwargs)
@@ -84,14 +85,23 @@ def before_an_actor() -> None:
     if worker.mode != ray.WORKER_MODE or worker.actors or worker.actor_id.is_nil():
         return
     _fence.closes()
-    _wait_while_full()
-
-
-def _wait_while_full() -> None:
     if _fence.is_full():
-        from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
+        from remora.ray_seam.turnstile import stand_in_line
 
-        stand_in_line(within.current())
+        stand_in_line(within.current(), may_go=False)
+
+
+def _stand_in_line() -> str | None:
+    """Returns when it may start; or, if there will be no room here, the class in which it is submitted once more."""
+    from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
+
+    class_id = _class_held()
+    return None if stand_in_line(within.current(), may_go=class_id is not None) else class_id
+
+
+def _class_held() -> str | None:
+    """The class of the running task."""
+    return next((found for name in raw.assigned_resources() if (found := class_of_token(name)) is not None), None)
 
 
 class _Again:
@@ -111,13 +121,23 @@ class _Again:
         options["retry_exceptions"] = False
         if retries is not _USUAL:
             options["max_retries"] = retries
-        answer = self._remote.options(**options).remote(*args, **kwargs)
-        return _relay(answer) if self._streams else ray.get(answer)
+        submit = functools.partial(self._remote.options(**options).remote, *args, **kwargs)
+        return _relay(submit) if self._streams else _result(submit)
 
 
-def _relay(stream: Any) -> Iterator[Any]:
-    for ref in stream:
-        yield ray.get(ref)
+def _result(submit: Callable[[], Any]) -> Any:
+    from remora.ray_seam.turnstile import handed_on
+
+    with handed_on(within.current()):
+        return ray.get(submit())
+
+
+def _relay(submit: Callable[[], Any]) -> Iterator[Any]:
+    from remora.ray_seam.turnstile import handed_on
+
+    with handed_on(within.current()):
+        for ref in submit():
+            yield ray.get(ref)
 
 
 def _options() -> dict[str, Any]:

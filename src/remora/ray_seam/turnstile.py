@@ -1,10 +1,13 @@
-"""In front of a full node: work that would use more than its virtual cluster's share waits until there is room.
+"""In line: work that would use more than its virtual cluster may waits until there is room, or is submitted once more.
 
 It waits in ``ray.get``, so that its CPU is free for others meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -12,24 +15,54 @@ from ray.exceptions import RayActorError
 
 from remora.ray_seam.blocking import held_share, said_already
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
-from remora.wire.fences import ROOT
+from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
 from remora.wire.tokens import is_real
 
 
-def stand_in_line(cluster_id: str | None) -> None:
-    """Returns when the task that this process is about to run may start."""
-    worker = ray._private.worker.global_worker
-    amounts = _amounts(worker, cluster_id)
-    if not amounts:
-        return
-    node_id = ray.get_runtime_context().get_node_id()
-    try:
+def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
+    """Waits for leave; whether what this process is about to run may start here. If not, it has to be submitted once more,
+    because there will be no room for it on this node; only what ``may_go`` is told so."""
+    who = _who(cluster_id)
+    if not who[3]:
+        return True
+    with said_already(), contextlib.suppress(ValueError, RayActorError):  # there may be no controller any more
         controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
-        with said_already():
-            while not ray.get(controller.enter.remote(worker.worker_id.hex(), cluster_id or ROOT, node_id, amounts)):
-                pass
-    except (ValueError, RayActorError):
-        return  # there is no controller any more, and nothing to wait for
+        while (answer := ray.get(controller.enter.remote(*who, may_go))) is None:
+            pass
+        return bool(answer != ELSEWHERE)
+    return True
+
+
+@contextlib.contextmanager
+def handed_on(cluster_id: str | None) -> Iterator[None]:
+    """While the same call runs somewhere else this process keeps its token and uses nothing of its share; it will only hand
+    the result on, so it does not ask for leave in the end."""
+    who = _who(cluster_id)
+    with said_already():
+        if cluster_id is None or not who[3]:
+            yield
+            return
+        controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
+        over = threading.Event()
+
+        def say() -> None:
+            controller.sent_on.remote(*who)
+            while not over.wait(RENEW_SECONDS):
+                controller.sent_on.remote(*who)
+
+        saying = threading.Thread(target=say, name="remora-handed-on", daemon=True)
+        saying.start()
+        try:
+            yield
+        finally:
+            over.set()
+            saying.join()
+            controller.done.remote(who[0])
+
+
+def _who(cluster_id: str | None) -> tuple[str, str, str, dict[str, float]]:
+    worker = ray._private.worker.global_worker
+    return worker.worker_id.hex(), cluster_id or ROOT, ray.get_runtime_context().get_node_id(), _amounts(worker, cluster_id)
 
 
 def _amounts(worker: Any, cluster_id: str | None) -> dict[str, float]:

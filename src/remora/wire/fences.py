@@ -3,8 +3,8 @@
 A token in use cannot be taken away, and a raylet gives a returned one to the next in its queue at once. So the guard in
 the workers looks here before it starts anything, and hands on what is fenced.
 
-*Full* are virtual clusters that use more of the node than their share, because a worker came back from waiting or because
-shares were called back: what wants to start there asks the controller first.
+*Full* are virtual clusters of which more runs than may, because a worker came back from waiting, or because a minimum is owed
+to somebody else: what wants to start there asks the controller first.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ RENEW_SECONDS = 2.0
 
 def fence_key(node_id: str) -> str:
     return f"fence/{node_id}"
+
+
+GO, ELSEWHERE = "go", "elsewhere"
+"""What whoever stands in line is told: to go on; or that there will be no room here, so that it is submitted once more."""
 
 
 class Fence(NamedTuple):

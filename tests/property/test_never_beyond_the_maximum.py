@@ -1,0 +1,274 @@
+"""Nothing starts beyond a maximum: not with late reports, workers that wait and come back, fences read late, or crashes.
+
+Raylets, workers and reports as they are in Ray, at their worst: a raylet gives what comes back to the next in its queue at
+once, what is in use is told late, and a worker trusts an old fence for as long as it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.test_sharing import ONE, World
+
+from remora.controller.core import Controller
+from remora.errors import InvalidVirtualClusterError
+from remora.seam.memory import MemoryPort
+from remora.seam.port import NodeView, Observation
+from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, RENEW_SECONDS, Fence, fence_key, read_fence
+from remora.wire.tokens import share_token
+
+CPUS = 3
+NODES = ("n1", "n2")
+
+RUNNING, WAITING, BACK, STARTING, BOUND, SENT_ON = "running", "waiting", "back", "starting", "bound", "sent on"
+
+
+class LatePort(MemoryPort):
+    """Resizes are answered by the node itself; what is in use is known when the node has reported it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reported: dict[str, NodeView] = {}
+
+    def observe(self) -> Observation:
+        for node_id in self._nodes.keys() - self.reported.keys():
+            self.report(node_id)
+        return Observation(tuple(self.reported.values()))
+
+    def report(self, node_id: str) -> None:
+        self.reported[node_id] = self._nodes[node_id]
+
+    def available(self, node_id: str, name: str) -> float:
+        return self._nodes[node_id].available.get(name, 0.0)
+
+    def change(self, node_id: str, name: str, amount: float) -> None:
+        node = self._nodes[node_id]
+        self._nodes[node_id] = replace(node, available={**node.available, name: node.available.get(name, 0.0) + amount})
+
+
+@dataclass
+class Task:
+    worker: str
+    cluster: str
+    node: str
+    state: str
+    is_actor: bool = False
+
+
+@dataclass
+class VC:
+    most: float
+    parent: str | None
+    queued: int = 0
+    closed: bool = False
+    tasks: list[Task] = field(default_factory=list)
+
+
+class Starts(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World.__new__(World)
+        self.world.port = self.port = LatePort()
+        self.world.time = 1000.0
+        for name in NODES:
+            self.port.join(name, {"CPU": CPUS})
+        self.crash()
+        self.vcs: dict[str, VC] = {}
+        self.fences: dict[str, tuple[float, Fence]] = {}
+        self.renewed_at = self.world.time
+        self.made = 0
+
+    # What users do
+
+    @rule(least=st.integers(0, 2), more=st.integers(0, 2), nested=st.integers(0, 3))
+    def create(self, least: int, more: int, nested: int) -> None:
+        ready = [vc for vc in self.vcs if not self.vcs[vc].closed and self.world.state(vc) == "READY"]
+        parent = ready[nested] if nested < len(ready) else None
+        spec = {"flexible_resource_min": {"CPU": least}, "flexible_resource_max": {"CPU": max(least + more, 1)}}
+        try:
+            made = self.world.create(parent, "j1", 0, **spec)
+        except InvalidVirtualClusterError:
+            return
+        self.vcs[made] = VC(max(least + more, 1), parent)
+
+    @precondition(lambda self: self.living())
+    @rule(which=st.integers(0, 9), count=st.integers(1, 3))
+    def submit(self, which: int, count: int) -> None:
+        vc = self.living()[which % len(self.living())]
+        self.vcs[vc].queued += count
+        self.world.want(vc, count)
+
+    @precondition(lambda self: self.living())
+    @rule(which=st.integers(0, 9))
+    def close(self, which: int) -> None:
+        vc = self.living()[which % len(self.living())]
+        for each in self.within(vc):
+            self.vcs[each].closed = True
+        self.world.controller.sharing.close(vc, unused=False)
+
+    # What nodes and workers do
+
+    @rule(node=st.sampled_from(NODES), is_actor=st.booleans())
+    def start(self, node: str, is_actor: bool) -> None:
+        """A raylet starts what is queued and has all that it needs."""
+        for name, vc in self.vcs.items():
+            token = share_token(name, "CPU")
+            if vc.queued and min(self.port.available(node, token), self.port.available(node, "CPU")) >= 1:
+                vc.queued -= 1
+                self.port.change(node, token, -1)
+                self.port.change(node, "CPU", -1)
+                self.made += 1
+                task = Task(f"w{self.made}", name, node, RUNNING, is_actor)
+                vc.tasks.append(task)
+                if name in self.fence(node).full:
+                    self.port.change(node, "CPU", 1)  # in line it waits in ray.get
+                    task.state = BOUND if is_actor else STARTING
+                    self.say(task)
+                else:
+                    self.has_started(task)
+                return
+
+    @precondition(lambda self: self.in_state(RUNNING))
+    @rule(which=st.integers(0, 9), is_actor=st.booleans())
+    def end(self, which: int, is_actor: bool) -> None:
+        task = self.pick(which, RUNNING)
+        self.leave(task)
+        self.port.change(task.node, "CPU", 1)
+        self.start(task.node, is_actor)
+
+    @precondition(lambda self: self.in_state(RUNNING))
+    @rule(which=st.integers(0, 9))
+    def wait(self, which: int) -> None:
+        task = self.pick(which, RUNNING)
+        if not task.is_actor:
+            task.state = WAITING
+            self.port.change(task.node, "CPU", 1)
+            self.say(task)
+
+    @precondition(lambda self: self.in_state(WAITING))
+    @rule(which=st.integers(0, 9))
+    def come_back(self, which: int) -> None:
+        task = self.pick(which, WAITING)
+        task.state = BACK
+        self.say(task)
+        self.ask(task)
+
+    @precondition(lambda self: self.in_state(BACK, STARTING, BOUND))
+    @rule(which=st.integers(0, 9))
+    def ask_again(self, which: int) -> None:
+        self.ask(self.pick(which, BACK, STARTING, BOUND))
+
+    @precondition(lambda self: self.in_state(SENT_ON))
+    @rule(which=st.integers(0, 9))
+    def done_elsewhere(self, which: int) -> None:
+        task = self.pick(which, SENT_ON)
+        self.leave(task)
+        self.world.controller.sharing.worker_ended(task.worker)
+
+    # What goes on around them
+
+    @rule(node=st.sampled_from(NODES))
+    def report(self, node: str) -> None:
+        self.port.report(node)
+
+    @rule(seconds=st.sampled_from([0.05, 0.1, 0.2, 0.5, 1.5]))
+    def time_goes_by(self, seconds: float) -> None:
+        self.world.time += seconds
+        if self.world.time - self.renewed_at > RENEW_SECONDS:
+            self.renew()
+        self.world.controller.round()
+
+    @rule()
+    def read_fences(self) -> None:
+        for node in NODES:
+            self.fence(node)
+
+    @rule()
+    def crash(self) -> None:
+        """Between the end of one and the start of the next, nodes have long reported."""
+        for node in NODES:
+            self.port.report(node)
+        self.world.controller = Controller(self.port, lambda: self.world.time)
+        self.world.controller.round()
+
+    # The rest
+
+    def fence(self, node: str) -> Fence:
+        read_at, fence = self.fences.get(node, (-1.0, Fence()))
+        if self.world.time - read_at >= FENCE_SECONDS:
+            fence = read_fence(self.port.get(fence_key(node)))
+            self.fences[node] = self.world.time, fence
+        return fence
+
+    def say(self, task: Task) -> None:
+        who = task.worker, task.cluster, task.node, ONE
+        sharing = self.world.controller.sharing
+        if task.state == WAITING:
+            sharing.wait(*who)
+        elif task.state == BACK:
+            sharing.come_back(*who)
+        elif task.state == SENT_ON:
+            sharing.sent_on(*who)
+        else:
+            sharing.enter(*who, may_go=task.state == STARTING)
+
+    def ask(self, task: Task) -> None:
+        answer = self.world.controller.sharing.answer(task.worker)
+        if answer == ELSEWHERE:
+            task.state = SENT_ON
+            self.vcs[task.cluster].queued += 1
+        elif answer is not None:
+            is_new = task.state != BACK
+            task.state = RUNNING
+            self.port.change(task.node, "CPU", -1)
+            if is_new:
+                self.has_started(task)
+        elif not self.world.controller.sharing.returned.waits(task.worker):
+            self.say(task)
+
+    def renew(self) -> None:
+        self.renewed_at = self.world.time
+        for task in self.in_state(WAITING, BACK, STARTING, BOUND, SENT_ON):
+            if task.worker not in self.world.controller.sharing.returned._let_in:
+                self.say(task)
+
+    def leave(self, task: Task) -> None:
+        self.vcs[task.cluster].tasks.remove(task)
+        self.port.change(task.node, share_token(task.cluster, "CPU"), 1)
+
+    def living(self) -> list[str]:
+        return [vc for vc, each in self.vcs.items() if not each.closed and vc in self.world.controller.sharing.clusters.records]
+
+    def in_state(self, *states: str) -> list[Task]:
+        return [task for vc in self.vcs.values() for task in vc.tasks if task.state in states]
+
+    def pick(self, which: int, *states: str) -> Task:
+        found = self.in_state(*states)
+        return found[which % len(found)]
+
+    def within(self, vc: str) -> Iterator[str]:
+        yield vc
+        for other, each in self.vcs.items():
+            if each.parent == vc:
+                yield from self.within(other)
+
+    def has_started(self, task: Task) -> None:
+        """The law."""
+        vc: str | None = task.cluster
+        while vc is not None:
+            running = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.state == RUNNING]
+            assert len(running) <= self.vcs[vc].most, (vc, task, running)
+            vc = self.vcs[vc].parent
+
+    @invariant()
+    def nobody_holds_what_was_never_given(self) -> None:
+        tokens = (share_token(vc, "CPU") for vc in self.vcs)
+        assert all(self.port.available(node, token) >= 0 for token in tokens for node in NODES)
+
+
+TestStarts = Starts.TestCase
+TestStarts.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
