@@ -6,12 +6,14 @@ once, what is in use is told late, and a worker trusts an old fence for as long 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.test_sharing import ONE, World
 
 from remora.controller.core import Controller
@@ -23,6 +25,8 @@ from remora.wire.tokens import share_token
 
 CPUS = 3
 NODES = ("n1", "n2")
+MOST = 3
+SELDOM = st.integers(0, 4)
 
 RUNNING, WAITING, BACK, STARTING, BOUND, SENT_ON = "running", "waiting", "back", "starting", "bound", "sent on"
 
@@ -42,6 +46,11 @@ class LatePort(MemoryPort):
     def report(self, node_id: str) -> None:
         self.reported[node_id] = self._nodes[node_id]
 
+    def take(self, node_id: str, amounts: Mapping[str, float]) -> None:
+        """Work that came back may have left less than nothing of a CPU."""
+        for name, amount in amounts.items():
+            self.change(node_id, name, -amount)
+
     def available(self, node_id: str, name: str) -> float:
         return self._nodes[node_id].available.get(name, 0.0)
 
@@ -57,6 +66,7 @@ class Task:
     node: str
     state: str
     is_actor: bool = False
+    is_done: bool = False
 
 
 @dataclass
@@ -81,9 +91,17 @@ class Starts(RuleBasedStateMachine):
         self.fences: dict[str, tuple[float, Fence]] = {}
         self.renewed_at = self.world.time
         self.made = 0
+        self.is_slow = False
+
+    @initialize(least=st.integers(0, 1), more=st.integers(0, 1), queued=st.integers(5, 20))
+    def begin(self, least: int, more: int, queued: int) -> None:
+        """With something to do: most of what can go wrong needs a queue."""
+        self.create(least, more, 0)
+        self.submit(0, queued)
 
     # What users do
 
+    @precondition(lambda self: len(self.living()) < MOST)
     @rule(least=st.integers(0, 2), more=st.integers(0, 2), nested=st.integers(0, 3))
     def create(self, least: int, more: int, nested: int) -> None:
         ready = [vc for vc in self.vcs if not self.vcs[vc].closed and self.world.state(vc) == "READY"]
@@ -96,15 +114,17 @@ class Starts(RuleBasedStateMachine):
         self.vcs[made] = VC(max(least + more, 1), parent)
 
     @precondition(lambda self: self.living())
-    @rule(which=st.integers(0, 9), count=st.integers(1, 3))
+    @rule(which=st.integers(0, 9), count=st.integers(1, 9))
     def submit(self, which: int, count: int) -> None:
         vc = self.living()[which % len(self.living())]
         self.vcs[vc].queued += count
         self.world.want(vc, count)
 
     @precondition(lambda self: self.living())
-    @rule(which=st.integers(0, 9))
-    def close(self, which: int) -> None:
+    @rule(which=st.integers(0, 9), seldom=SELDOM)
+    def close(self, which: int, seldom: int) -> None:
+        if seldom:
+            return
         vc = self.living()[which % len(self.living())]
         for each in self.within(vc):
             self.vcs[each].closed = True
@@ -112,33 +132,40 @@ class Starts(RuleBasedStateMachine):
 
     # What nodes and workers do
 
-    @rule(node=st.sampled_from(NODES), is_actor=st.booleans())
-    def start(self, node: str, is_actor: bool) -> None:
-        """A raylet starts what is queued and has all that it needs."""
-        for name, vc in self.vcs.items():
-            token = share_token(name, "CPU")
-            if vc.queued and min(self.port.available(node, token), self.port.available(node, "CPU")) >= 1:
-                vc.queued -= 1
-                self.port.change(node, token, -1)
-                self.port.change(node, "CPU", -1)
-                self.made += 1
-                task = Task(f"w{self.made}", name, node, RUNNING, is_actor)
-                vc.tasks.append(task)
-                if name in self.fence(node).full:
-                    self.port.change(node, "CPU", 1)  # in line it waits in ray.get
-                    task.state = BOUND if is_actor else STARTING
-                    self.say(task)
-                else:
-                    self.has_started(task)
-                return
+    @rule(seldom=SELDOM)
+    def raylets_are_slow(self, seldom: int) -> None:
+        self.is_slow = not self.is_slow and not seldom
+
+    def start(self) -> None:
+        """Who has leave goes on; raylets start what is queued and has all that it needs."""
+        for task in self.in_state(BACK, STARTING, BOUND):
+            self.ask(task)
+        for node in () if self.is_slow else NODES:
+            for name, vc in self.vcs.items():
+                token = share_token(name, "CPU")
+                while vc.queued and min(self.port.available(node, token), self.port.available(node, "CPU")) >= 1:
+                    vc.queued -= 1
+                    self.port.change(node, token, -1)
+                    self.port.change(node, "CPU", -1)
+                    self.made += 1
+                    task = Task(f"w{self.made}", name, node, RUNNING, self.made % 4 == 0)
+                    vc.tasks.append(task)
+                    if name in self.fence(node).full:
+                        self.port.change(node, "CPU", 1)  # in line it waits in ray.get
+                        task.state = BOUND if task.is_actor else STARTING
+                        self.say(task)
+                    else:
+                        self.has_started(task)
 
     @precondition(lambda self: self.in_state(RUNNING))
-    @rule(which=st.integers(0, 9), is_actor=st.booleans())
-    def end(self, which: int, is_actor: bool) -> None:
-        task = self.pick(which, RUNNING)
-        self.leave(task)
-        self.port.change(task.node, "CPU", 1)
-        self.start(task.node, is_actor)
+    @rule(which=st.integers(0, 9), more=st.booleans())
+    def end(self, which: int, more: bool) -> None:
+        for _ in range(1 + more):
+            if self.in_state(RUNNING):
+                task = self.pick(which, RUNNING)
+                self.leave(task)
+                self.port.change(task.node, "CPU", 1)
+                self.start()
 
     @precondition(lambda self: self.in_state(RUNNING))
     @rule(which=st.integers(0, 9))
@@ -148,6 +175,7 @@ class Starts(RuleBasedStateMachine):
             task.state = WAITING
             self.port.change(task.node, "CPU", 1)
             self.say(task)
+            self.start()
 
     @precondition(lambda self: self.in_state(WAITING))
     @rule(which=st.integers(0, 9))
@@ -155,43 +183,34 @@ class Starts(RuleBasedStateMachine):
         task = self.pick(which, WAITING)
         task.state = BACK
         self.say(task)
-        self.ask(task)
-
-    @precondition(lambda self: self.in_state(BACK, STARTING, BOUND))
-    @rule(which=st.integers(0, 9))
-    def ask_again(self, which: int) -> None:
-        self.ask(self.pick(which, BACK, STARTING, BOUND))
 
     @precondition(lambda self: self.in_state(SENT_ON))
     @rule(which=st.integers(0, 9))
     def done_elsewhere(self, which: int) -> None:
+        """It has the result, and asks for its share before it gives its token to whoever is next."""
         task = self.pick(which, SENT_ON)
-        self.leave(task)
-        self.world.controller.sharing.worker_ended(task.worker)
+        task.state, task.is_done = BACK, True
+        self.say(task)
 
     # What goes on around them
 
-    @rule(node=st.sampled_from(NODES))
-    def report(self, node: str) -> None:
-        self.port.report(node)
-
-    @rule(seconds=st.sampled_from([0.05, 0.1, 0.2, 0.5, 1.5]))
-    def time_goes_by(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from([0.05, 0.1, 0.2, 0.4, 1.5]), late=st.sampled_from(["", *NODES]))
+    def time_goes_by(self, seconds: float, late: str) -> None:
         self.world.time += seconds
+        for node in NODES:
+            if node != late:
+                self.port.report(node)
         if self.world.time - self.renewed_at > RENEW_SECONDS:
             self.renew()
         self.world.controller.round()
 
-    @rule()
-    def read_fences(self) -> None:
-        for node in NODES:
-            self.fence(node)
+    @rule(seldom=SELDOM)
+    def controller_is_killed(self, seldom: int) -> None:
+        if not seldom:
+            self.crash()
 
-    @rule()
     def crash(self) -> None:
-        """Between the end of one and the start of the next, nodes have long reported."""
-        for node in NODES:
-            self.port.report(node)
+        """Another controller comes, and what it reads first may be old."""
         self.world.controller = Controller(self.port, lambda: self.world.time)
         self.world.controller.round()
 
@@ -221,6 +240,8 @@ class Starts(RuleBasedStateMachine):
         if answer == ELSEWHERE:
             task.state = SENT_ON
             self.vcs[task.cluster].queued += 1
+        elif answer is not None and task.is_done:
+            self.leave(task)
         elif answer is not None:
             is_new = task.state != BACK
             task.state = RUNNING
@@ -228,7 +249,7 @@ class Starts(RuleBasedStateMachine):
             if is_new:
                 self.has_started(task)
         elif not self.world.controller.sharing.returned.waits(task.worker):
-            self.say(task)
+            self.say(task)  # after a crash
 
     def renew(self) -> None:
         self.renewed_at = self.world.time
@@ -265,10 +286,43 @@ class Starts(RuleBasedStateMachine):
             vc = self.vcs[vc].parent
 
     @invariant()
+    def what_can_start_does(self) -> None:
+        self.start()
+
+    @invariant()
     def nobody_holds_what_was_never_given(self) -> None:
         tokens = (share_token(vc, "CPU") for vc in self.vcs)
         assert all(self.port.available(node, token) >= 0 for token in tokens for node in NODES)
 
 
 TestStarts = Starts.TestCase
-TestStarts.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+TestStarts.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_long_life(seed: int) -> None:
+    """Hypothesis finds short stories; these are long ones, in which queues are full most of the time."""
+    chance = random.Random(seed)
+    life = Starts()
+    life.begin(chance.randint(0, 1), chance.randint(0, 1), 20)
+    for _ in range(400):
+        running, waiting, sent_on = life.in_state(RUNNING), life.in_state(WAITING), life.in_state(SENT_ON)
+        steps: list[tuple[float, Callable[[], None]]] = [
+            (6, lambda: life.time_goes_by(chance.choice([0.05, 0.1, 0.2, 0.4, 1.5]), chance.choice(["", *NODES]))),
+            (4 * bool(running), lambda: life.end(chance.randint(0, 9), chance.random() < 0.3)),
+            (4 * bool(running), lambda: life.wait(chance.randint(0, 9))),
+            (4 * bool(waiting), lambda: life.come_back(chance.randint(0, 9))),
+            (2 * bool(sent_on), lambda: life.done_elsewhere(chance.randint(0, 9))),
+            (1 * bool(life.living()), lambda: life.submit(chance.randint(0, 9), chance.randint(1, 6))),
+            (
+                0.6 * (len(life.living()) < MOST),
+                lambda: life.create(chance.randint(0, 2), chance.randint(0, 2), chance.randint(0, 3)),
+            ),
+            (0.3 * bool(life.living()), lambda: life.close(chance.randint(0, 9), 0)),
+            (0.3, life.crash),
+            (0.5, lambda: life.raylets_are_slow(0)),
+        ]
+        weights, actions = zip(*steps, strict=True)
+        chance.choices(actions, weights)[0]()
+        life.start()
+        life.nobody_holds_what_was_never_given()

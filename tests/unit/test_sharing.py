@@ -456,6 +456,51 @@ def test_a_new_controller_finds_everything_again(world: World) -> None:
     assert max(world.sums().values()) <= 4
 
 
+def test_a_new_controller_believes_nodes_rather_than_their_reports(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 2})
+    world.want(vc, 1)
+    (node,) = world.tokens(vc)
+    (other,) = {"n1", "n2"} - {node}
+    old = world.port.observe()
+    world.port.resize(other, {share_token(vc, "CPU"): 1.0})  # the last that it did
+    world.port.observe = lambda: old  # type: ignore[method-assign]
+    world.controller = Controller(world.port, lambda: world.time)
+    world.controller.round()
+    world.want(vc, 5)
+    del world.port.observe
+    assert sum(world.sums().values()) == 2
+
+
+def test_a_hold_that_was_only_about_to_be_made_holds_nothing(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 4})
+    world.want(vc, 4)
+    world.later(6)
+    assert world.port.holds
+    for name in list(world.port.holds):
+        world.port.let_go(name)  # its controller died before it had it
+    world.controller = Controller(world.port, lambda: world.time)
+    assert all(world.controller.steering.held(node, share_token(vc, "CPU")) == 0 for node in world.tokens(vc))
+    assert not world.port.keys("hold/")
+
+
+def test_what_is_held_is_not_let_go_while_work_of_a_closed_one_waits(world: World) -> None:
+    """It would start at once, whatever runs elsewhere."""
+    vc = world.create(flexible_resource_max={"CPU": 2})
+    world.want(vc, 2)
+    world.later(6)
+    assert world.port.holds
+    world.controller.sharing.close(vc, unused=False)
+    for _ in range(5):
+        world.later(1)
+        world.controller.sharing.clusters.records[vc].busy_at = world.time  # something waits
+        world.later(0.6)
+        assert world.port.holds
+    world.later(4)
+    world.later(4)
+    assert not world.port.holds
+    assert not world.tokens(vc)
+
+
 def test_a_lost_node_is_made_good_elsewhere(world: World) -> None:
     vc = world.create(fixed_size_nodes=[FixedSizeNodes([FixedSizeNode({"CPU": 2})])])
     (node,) = world.tokens(vc)

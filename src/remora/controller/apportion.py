@@ -61,7 +61,7 @@ class Apportion:
                 if given:
                     changes[token] = from_units(actual.get(token, 0) + given) + self._steering.held(node_id, token)
                 self.settled &= given == max(lack, 0)
-            latest = self._steering.latest(node_id, view.total)
+            latest = self._steering.latest(node_id)
             for token, units in parts.get(node_id, {}).items():
                 if round(latest.get(token, 0.0) * UNIT) != units:
                     changes[token] = from_units(units)
@@ -102,7 +102,7 @@ class Apportion:
 
     def _actual(self, view: NodeView) -> Units:
         """The share tokens of a node, without what is held; classes' parts of a cluster stand beside, not in the sums."""
-        latest = self._steering.latest(view.node_id, view.total)
+        latest = self._steering.latest(view.node_id)
         return {
             token: round((amount - self._steering.held(view.node_id, token)) * UNIT)
             for token, amount in latest.items()

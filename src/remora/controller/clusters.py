@@ -33,6 +33,7 @@ Units = dict[str, int]
 _COOL_SECONDS = 30.0
 _KEPT_SECONDS = 600.0
 _LINGER_SECONDS = 0.5
+_QUIET_SECONDS = 3.0  # what waits is reported once a second
 
 
 class Clusters:
@@ -138,9 +139,17 @@ class Clusters:
                 observe_use(record.vcluster, number, self.running(cluster_id, self._node_id(number)))
 
     def may_have_work(self, cluster_id: str) -> bool:
-        """Whether anything may be queued that wants its share: not once it is closed and has given everything back."""
+        """Whether anything may be queued that wants its share: not once it is closed and has given everything back, and nothing
+        was seen to wait for a while."""
         record = self.records.get(cluster_id)
-        return record is not None and (record.state != CLOSED or any(record.vcluster.vnodes()))
+        if record is None:
+            return False
+        is_quiet = not record.job_id or self._now() - record.busy_at > _QUIET_SECONDS
+        return self.has_something(record) or not is_quiet
+
+    def has_something(self, record: Record) -> bool:
+        """Not once it is closed and has given everything back."""
+        return record.state != CLOSED or any(record.vcluster.vnodes())
 
     def on(self, node_id: str) -> set[str]:
         """The virtual clusters that have or use something of a node."""

@@ -23,7 +23,7 @@ class Kind(Enum):
     BACK = "has what it waited for: it goes on as soon as there is room, or soon without"
     STARTING = "starts as soon as there is room, here or elsewhere"
     BOUND = "starts as soon as there is room here: it cannot go elsewhere any more"
-    SENT_ON = "was submitted once more, to run elsewhere: it needs nothing any more"
+    SENT_ON = "was submitted once more, and waits for that: it uses nothing, and lends nothing"
 
 
 @dataclass

@@ -172,7 +172,7 @@ class Sharing:
         self._drop_classes()
         besides: dict[str, Tokens] = {}
         parts: dict[str, Units] = {}
-        latest = {node_id: self._steering.latest(node_id, view.total) for node_id, view in self.nodes.items()}
+        latest = {node_id: self._steering.latest(node_id) for node_id in self.nodes}
         for class_id, spec in self._roster.offered.items():
             if spec.cluster is None:
                 continue
@@ -207,11 +207,7 @@ class Sharing:
 
     def tree(self) -> list[dict[str, Any]]:
         """Every virtual cluster, parents first; not those that are closed and have given everything back."""
-        return [
-            self.describe(record)
-            for cluster_id, record in self.clusters.records.items()
-            if self.clusters.may_have_work(cluster_id)
-        ]
+        return [self.describe(record) for record in self.clusters.records.values() if self.clusters.has_something(record)]
 
     def describe(self, record: Record) -> dict[str, Any]:
         vcluster = record.vcluster
@@ -285,8 +281,8 @@ class Sharing:
                 self.returned.let_in(each.worker_id)
                 room.use(each.node_id, each.cluster_id, each.amounts)
         overdrawn = room.overdrawn()
-        for node_id, view in self.nodes.items():
-            owners = (share_of_token(token) for token in self._steering.latest(node_id, view.total))
+        for node_id in self.nodes:
+            owners = (share_of_token(token) for token in self._steering.latest(node_id))
             here = overdrawn.intersection(owner[0] for owner in owners if owner is not None)
             self._steering.tell_full(node_id, here.union(self._asked_back.get(node_id, ())))
         now = self._now()

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping
 from math import inf
 
-from remora.seam.port import NodeGoneError, NodeView, Port
+from remora.seam.port import GROUP, RUNNING, NodeGoneError, NodeView, Port
 from remora.wire.fences import fence_key, write_fence
 from remora.wire.tokens import OFFERED, TAKEN, class_of_token, is_token, share_of_token
 
@@ -40,7 +40,10 @@ class Steering:
         self._holds: dict[str, dict[str, Tokens]] = {}
         for key in port.keys(_HOLD):
             _, node_id, name = key.split("/")
-            self._holds.setdefault(node_id, {})[name] = json.loads(port.get(key) or b"{}")
+            if any(found.kind == GROUP and found.state == RUNNING for found in port.find(name)):
+                self._holds.setdefault(node_id, {})[name] = json.loads(port.get(key) or b"{}")
+            else:
+                self._drop(node_id, name)  # a controller before us died over it
 
     @property
     def settled(self) -> bool:
@@ -99,10 +102,10 @@ class Steering:
     def held_names(self) -> set[str]:
         return {name for holds in self._holds.values() for amounts in holds.values() for name in amounts}
 
-    def latest(self, node_id: str, reported: Mapping[str, float]) -> Tokens:
-        """The tokens of a node, as its raylet said last; or as reported, before we have written any."""
-        known = self._latest.get(node_id)
-        return {name: amount for name, amount in reported.items() if is_token(name)} if known is None else dict(known)
+    def latest(self, node_id: str) -> Tokens:
+        """The tokens of a node, as its raylet said last; it is asked if it has not said anything yet. A report would be older,
+        and whoever adds up what is out by that gives too much."""
+        return dict(self._latest[node_id] if node_id in self._latest else self.write(node_id, {}))
 
     def in_use(self, view: NodeView) -> list[str]:
         """The tokens that work on this node holds."""

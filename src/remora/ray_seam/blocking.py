@@ -17,10 +17,14 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 
+from remora.ray_seam.pledges import pledges
 from remora.wire.fences import RENEW_SECONDS
 from remora.wire.tokens import share_of_token
 
 _MOMENT_SECONDS = 0.01
+
+Who = tuple[str, str, str, dict[str, float]]
+"""A worker, its virtual cluster, its node, and what it holds of the share there."""
 
 _said = threading.local()
 
@@ -91,26 +95,35 @@ class _Waiting:
         self._held = held
         self._controller = controller
         self._told: Any = None
+        self._pledge = contextlib.ExitStack()
 
     def next_seconds(self, until: float | None) -> float:
         part = RENEW_SECONDS if self._told is not None else _MOMENT_SECONDS
         return part if until is None else max(min(part, until - time.monotonic()), 0)
 
     def tell(self) -> None:
+        if self._told is None:
+            self._pledge.enter_context(pledges().given(self._worker_id))
         self._told = self._controller().wait_in.remote(*self._who())
 
     def end(self) -> None:
         if self._told is None:
             return
-        # There may be no controller any more, and nothing to ask for.
-        with said_already(), contextlib.suppress(RayActorError):
-            ray.get(self._told)  # or it might be heard after what follows
-            while ray.get(self._controller().come_back.remote(*self._who())) is None:
-                pass
+        with self._pledge, said_already():
+            with contextlib.suppress(RayActorError):
+                ray.get(self._told)  # or it might be heard after what follows
+            come_back(self._controller(), self._who())
 
-    def _who(self) -> tuple[str, str, str, dict[str, float]]:
+    def _who(self) -> Who:
         cluster_id, amounts = self._held
         return self._worker_id, cluster_id, self._node_id, amounts
+
+
+def come_back(controller: Any, who: Who) -> None:
+    """Returns when this process may use its share again."""
+    with contextlib.suppress(RayActorError):  # there may be no controller any more, and nothing to ask for
+        while ray.get(controller.come_back.remote(*who)) is None:
+            pass
 
 
 def _held(worker: Any) -> tuple[str, dict[str, float]] | None:

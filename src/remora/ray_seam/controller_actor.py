@@ -241,11 +241,6 @@ class ControllerActor:
             self._core.sharing.sent_on(worker_id, cluster_id, node_id, Resources.parse(amounts))
         self._soon()
 
-    @_frequent
-    def done(self, worker_id: str) -> None:
-        with self._lock:
-            self._core.sharing.worker_ended(worker_id)
-
     @_returning
     def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> str | None:
         """What a worker that has what it waited for is told; nothing after a while, to be asked again."""
@@ -253,10 +248,19 @@ class ControllerActor:
         return self._answer(worker_id, lambda: self._core.sharing.come_back(*who))
 
     @_patient
-    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float], may_go: bool) -> str | None:
-        """What work that was held up is told; nothing after a while, to be asked again."""
+    def enter(
+        self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float], may_go: bool, dead: list[str]
+    ) -> str | None:
+        """What work that was held up is told; nothing after a while, to be asked again. ``dead`` are workers that it has found
+        on its node to have ended while they waited."""
         who = worker_id, cluster_id, node_id, Resources.parse(amounts)
-        return self._answer(worker_id, lambda: self._core.sharing.enter(*who, may_go=may_go))
+
+        def ask() -> None:
+            for each in dead:
+                self._core.sharing.worker_ended(each)
+            self._core.sharing.enter(*who, may_go=may_go)
+
+        return self._answer(worker_id, ask)
 
     def _answer(self, worker_id: str, ask: Callable[[], None]) -> str | None:
         with self._lock:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -19,6 +18,7 @@ import ray
 from remora.ray_seam import raw, within
 from remora.ray_seam.fence import SharedFence
 from remora.ray_seam.kv import Kv
+from remora.ray_seam.pledges import pledges, shared_path
 from remora.ray_seam.tickets import RETRIES, Ticket
 from remora.ray_seam.within import CLUSTER
 from remora.wire.fences import FENCE_SECONDS, OPEN, ROOT, fence_key, read_fence
@@ -52,8 +52,7 @@ class _Fence:
     def _open(self) -> SharedFence:
         node_id = str(ray.get_runtime_context().get_node_id())
         kv = Kv()
-        path = Path(ray._private.worker._global_node.get_session_dir_path()) / f"remora-fence-{node_id}"
-        self._shared = SharedFence(path, lambda: kv.get(fence_key(node_id)) or b"", FENCE_SECONDS)
+        self._shared = SharedFence(shared_path("fence"), lambda: kv.get(fence_key(node_id)) or b"", FENCE_SECONDS)
         return self._shared
 
 
@@ -69,7 +68,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
         within.begin(kwargs.pop(CLUSTER, None) if kwargs else None)
         class_id = _fence.closes()
-        if class_id is None and _fence.is_full():
+        if class_id is None and (_fence.is_full() or pledges().broken()):
             class_id = _stand_in_line()
         if class_id is None:
             return function(*args, **kwargs)
@@ -85,7 +84,7 @@ def before_an_actor() -> None:
     if worker.mode != ray.WORKER_MODE or worker.actors or worker.actor_id.is_nil():
         return
     _fence.closes()
-    if _fence.is_full():
+    if _fence.is_full() or pledges().broken():
         from remora.ray_seam.turnstile import stand_in_line
 
         stand_in_line(within.current(), may_go=False)

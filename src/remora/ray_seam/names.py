@@ -89,7 +89,7 @@ TOUCHED = (
     Name("ray.util.placement_group", "remove_placement_group", "takes back a group that was not created yet"),
     Name("ray._private.auto_init_hook", "auto_init_ray", "ray.init() where the user did not call it"),
     Name("ray._private.node", "Node.is_head", "whether this process started the cluster"),
-    Name("ray._private.node", "Node.get_session_dir_path", "where the workers of a node share its fence"),
+    Name("ray._private.node", "Node.get_session_dir_path", "where the workers of a node share what they know"),
     Name("ray._private.ray_constants", "RAY_RUNTIME_ENV_HOOK", "how ``remora run`` is heard of in ``ray.init``"),
     Name("ray._private.ray_constants", "RAY_ENABLE_UV_RUN_RUNTIME_ENV", "whether Ray would call its own hook instead"),
     Name("ray._private.runtime_env.uv_runtime_env_hook", "hook", "Ray's own, called from ours"),

@@ -13,8 +13,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
-from remora.ray_seam.blocking import held_share, said_already
+from remora.ray_seam.blocking import Who, come_back, held_share, said_already
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
+from remora.ray_seam.pledges import pledges
 from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
 from remora.wire.tokens import is_real
 
@@ -25,18 +26,21 @@ def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
     who = _who(cluster_id)
     if not who[3]:
         return True
-    with said_already(), contextlib.suppress(ValueError, RayActorError):  # there may be no controller any more
+    dead = pledges().broken()
+    # There may be no controller any more.
+    with pledges().given(who[0]), said_already(), contextlib.suppress(ValueError, RayActorError):
         controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
-        while (answer := ray.get(controller.enter.remote(*who, may_go))) is None:
+        while (answer := ray.get(controller.enter.remote(*who, may_go, dead))) is None:
             pass
+        pledges().forget(dead)
         return bool(answer != ELSEWHERE)
     return True
 
 
 @contextlib.contextmanager
 def handed_on(cluster_id: str | None) -> Iterator[None]:
-    """While the same call runs somewhere else this process keeps its token and uses nothing of its share; it will only hand
-    the result on, so it does not ask for leave in the end."""
+    """While the same call runs somewhere else this process keeps its token and uses nothing of its share. Before it ends it
+    asks for that again: its raylet will give the token to whoever is next."""
     who = _who(cluster_id)
     with said_already():
         if cluster_id is None or not who[3]:
@@ -46,21 +50,24 @@ def handed_on(cluster_id: str | None) -> Iterator[None]:
         over = threading.Event()
 
         def say() -> None:
-            controller.sent_on.remote(*who)
+            said = controller.sent_on.remote(*who)
             while not over.wait(RENEW_SECONDS):
-                controller.sent_on.remote(*who)
+                said = controller.sent_on.remote(*who)
+            with contextlib.suppress(RayActorError):
+                ray.get(said)  # or it might be heard after what follows
 
         saying = threading.Thread(target=say, name="remora-handed-on", daemon=True)
-        saying.start()
-        try:
-            yield
-        finally:
-            over.set()
-            saying.join()
-            controller.done.remote(who[0])
+        with pledges().given(who[0]):
+            saying.start()
+            try:
+                yield
+            finally:
+                over.set()
+                saying.join()
+                come_back(controller, who)
 
 
-def _who(cluster_id: str | None) -> tuple[str, str, str, dict[str, float]]:
+def _who(cluster_id: str | None) -> Who:
     worker = ray._private.worker.global_worker
     return worker.worker_id.hex(), cluster_id or ROOT, ray.get_runtime_context().get_node_id(), _amounts(worker, cluster_id)
 

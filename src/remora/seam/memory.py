@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from remora.seam.port import ACTOR, ENDED, JOB, WORKER, Demand, NodeGoneError, NodeView, Observation, Work
+from remora.seam.port import ACTOR, ENDED, GROUP, JOB, RUNNING, WORKER, Demand, NodeGoneError, NodeView, Observation, Work
 
 
 class MemoryPort:
@@ -25,7 +25,7 @@ class MemoryPort:
         return Observation(tuple(self._nodes.values()), tuple(self._demands))
 
     def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
-        self.writes += 1
+        self.writes += bool(amounts)
         node = self._nodes.get(node_id)
         if node is None:
             raise NodeGoneError(node_id)
@@ -54,9 +54,12 @@ class MemoryPort:
     def find(self, id_or_name: str | None) -> list[Work]:
         if id_or_name is None:
             return [work for work in self._work if work.kind in (ACTOR, JOB) and work.state != ENDED]
+        held = [
+            Work(GROUP, name, name, "", RUNNING, "CREATED", (amounts,), (node,)) for name, (node, amounts) in self.holds.items()
+        ]
         return [
             work
-            for work in self._work
+            for work in (*self._work, *held)
             if id_or_name in (work.work_id, work.name) or (id_or_name == work.job_id and work.state != ENDED)
         ]
 

@@ -72,7 +72,7 @@ class Port(Protocol):
         ...
 
     def resize(self, node_id: str, amounts: Mapping[str, float]) -> Mapping[str, float]:
-        """Set totals of custom resources on a live node; 0 removes one. Returns all totals of the node.
+        """Set totals of custom resources on a live node; 0 removes one. Returns all totals of the node, also where none is set.
 
         A total never goes below what is in use: it is clamped to it, and what is given back later stays until it is
         resized again. Raises ``NodeGoneError`` when the node is not alive.
