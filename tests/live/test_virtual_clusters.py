@@ -217,6 +217,16 @@ class _Box:
 Box: Any = ray.remote(num_cpus=0, max_concurrency=2)(_Box)
 
 
+class _Owner:
+    def work(self, seconds: list[float]) -> list[tuple[float, float]]:
+        found: list[tuple[float, float]] = ray.get([timed.remote(each) for each in seconds])
+        return found
+
+
+Owner: Any = ray.remote(num_cpus=0)(_Owner)
+"""What it submits is queued on its own node, whose raylet gives what comes back to the next at once."""
+
+
 def test_nothing_starts_in_place_of_one_that_was_killed_while_it_waited(world: World):
     """Its raylet gives its token to the next in the queue, but its share has been lent."""
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
@@ -224,35 +234,32 @@ def test_nothing_starts_in_place_of_one_that_was_killed_while_it_waited(world: W
         waiting = pid_then_waits.options(max_retries=0).remote(flag, box)
         pid = ray.get(box.get.remote(), timeout=60)
         assert ray.get(flag.waited.remote(), timeout=60)
-        lent = timed.remote(3.0)
-        others = [timed.remote(0.1) for _ in range(3)]
-        assert waits(others[0], 1.5)  # by now the first of them runs, and the rest is queued
+        others = Owner.remote().work.remote([2.5] + 3 * [0.1])
+        assert waits(others, 2)  # by now the first of them runs, and the rest is queued
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(ray.exceptions.WorkerCrashedError):
             ray.get(waiting, timeout=60)
-        assert most_at_once(ray.get([lent, *others], timeout=60)) == 1
+        assert most_at_once(ray.get(others, timeout=60)) == 1
 
 
 def test_what_comes_back_on_one_node_holds_up_what_starts_on_others(world: World):
     """Two nodes of one CPU each. While one more than that runs, nothing new starts on either."""
-    nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
-    with inside(fixed_size_nodes=[nodes]):
+    nodes = [FixedSizeNode({"CPU": 1}, labels={"side": side}) for side in "lr"]
+    with inside(fixed_size_nodes=[FixedSizeNodes(nodes, "STRICT_SPREAD")]):
         flag = Flag.options(num_cpus=0, max_concurrency=4).remote()
-        outer = waits_and_works.remote(flag, 1.5)
+        outer = waits_and_works.remote(flag, 2.0)
         assert ray.get(flag.waited.remote(), timeout=60)
-        others = [timed.remote(0.3) for _ in range(14)]
-        ray.wait(others, num_returns=4, timeout=60)
+        owners = [Owner.options(node_labels={"side": In(side)}).remote() for side in "lr"]
+        others = [owner.work.remote(6 * [0.9]) for owner in owners]
+        assert waits(others[0], 3)  # both sides have a queue
         ray.get(flag.raise_it.remote(), timeout=60)
         left = ray.get(outer, timeout=60)
-        ran = ray.get(others, timeout=60)
-        back = left - 1.5
-        running = [(began, ended) for began, ended in ran if began < back < ended]
-        assert len(running) <= 2
-        repaid = sorted(ended for _, ended in running)[: len(running) - 1]
-        new = [began for began, _ in ran if back <= began < left]
-        # One may run beside it. As many as ran beyond that have to end before anything starts.
-        assert all(sum(ended <= began for ended in repaid) == len(repaid) for began in new)
-        assert most_at_once([*ran, (back + 0.31, left)]) <= 2
+        ran = [each for side in ray.get(others, timeout=60) for each in side]
+    back = left - 2.0
+    assert most_at_once(ran) == 2
+    new = [began for began, _ in ran if back <= began < left]
+    assert new
+    assert all(sum(began <= start < ended for began, ended in ran) == 1 for start in new)
 
 
 def test_an_actor_keeps_its_share_while_it_waits_as_it_keeps_its_cpu(world: World):
