@@ -281,6 +281,29 @@ def idle_ms(world: World) -> int:
     return next(node.idle_duration_ms for node in nodes if node.node_id.hex() == world.ids["a"])
 
 
+def test_what_is_in_use_is_told_sooner_than_the_autoscaler_hears_of_it(stock: World) -> None:
+    """The report that nodes send ten times a second; what the autoscaler reads is asked for once a second."""
+
+    def soon() -> float:
+        reports = gcs().get_all_resource_usage(timeout=10).resource_usage_data.batch
+        return next(each.resources_available.get("fact/soon", 0.0) for each in reports if each.node_id.hex() == stock.ids["a"])
+
+    def late() -> float:
+        states = get_cluster_resource_state(gcs()).node_states
+        return next(each.available_resources.get("fact/soon", 0.0) for each in states if each.node_id.hex() == stock.ids["a"])
+
+    def is_told_sooner() -> bool:
+        holder = hold(stock, {"fact/soon": 1})
+        eventually(lambda: soon() == late() == 99)
+        ray.kill(holder)
+        eventually(lambda: soon() == 100)
+        return late() == 99
+
+    resize(stock, "a", {"fact/soon": 100})
+    assert any(is_told_sooner() for _ in range(10))
+    eventually(lambda: withdrawn(stock, "a", "fact/soon"))
+
+
 def test_what_waits_is_reported_by_shape(stock: World) -> None:
     refs = [ray.remote(resources={"fact/demand": 1})(lambda: 1).remote() for _ in range(2)]
     eventually(lambda: [d.count for d in RayPort().observe().demands if "fact/demand" in d.shape] == [2])

@@ -16,7 +16,7 @@ from tests.live.conftest import World, eventually
 import remora
 from remora.ray_seam.ray_port import RayPort
 from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, JOB, RUNNING, WORKER, NodeGoneError, Work
+from remora.seam.port import ENDED, GROUP, JOB, RUNNING, WORKER, NodeGoneError, Work
 
 TOKEN = "contract/token"  # not one of ours: the controller would take it away
 
@@ -146,6 +146,13 @@ def test_a_total_is_never_below_what_is_in_use_and_stays_until_it_is_resized_aga
     assert TOKEN not in body.port.resize(body.node, {TOKEN: 0})
 
 
+def test_a_node_says_its_totals_when_nothing_is_resized(body: Any) -> None:
+    body.port.resize(body.node, {TOKEN: 3.0})
+    assert body.port.resize(body.node, {})[TOKEN] == 3.0
+    with pytest.raises(NodeGoneError):
+        body.port.resize("ab" * 28, {})
+
+
 def test_a_node_that_is_not_there_is_gone(body: Any) -> None:
     with pytest.raises(NodeGoneError):
         body.port.resize("ab" * 28, {TOKEN: 1})
@@ -223,6 +230,7 @@ def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) ->
         # Placement groups are placed by a view of their own, which may be a moment behind: then it is tried again.
         assert eventually(lambda: body.port.hold("contract-hold", body.node, {TOKEN: 0.5})) is True
         eventually(lambda: free(body) == 9.5)
+        assert [(found.kind, found.state) for found in body.port.find("contract-hold")] == [(GROUP, RUNNING)]
         assert round(body.port.resize(body.node, {TOKEN: 0})[TOKEN], 4) == 0.5
         body.port.let_go("contract-hold")
         body.port.let_go("contract-hold")
@@ -232,3 +240,4 @@ def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) ->
 def test_what_is_not_there_cannot_be_held(body: Any) -> None:
     with body.stock():
         assert body.port.hold("contract-hold", body.node, {"contract/nothing": 0.5}) is False
+    assert not any(found.state == RUNNING for found in body.port.find("contract-hold"))
