@@ -27,10 +27,9 @@ from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import Demand, NodeView, Port
 from remora.wire.classes import ClassSpec
-from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, GO, ROOT
+from remora.wire.fences import ELSEWHERE, GO, ROOT, TOLD_SECONDS
 from remora.wire.tokens import OFFERED, class_token, share_of_token
 
-_TOLD_SECONDS = 1.2 * FENCE_SECONDS  # by then every worker has read a fence, or will before it starts anything
 _PATIENT_SECONDS = 2.0
 
 
@@ -273,7 +272,7 @@ class Sharing:
         already goes on soon in any case, but not before every worker knows that nothing else may start."""
         for each in self.returned.line():
             if each.kind is Kind.BACK:
-                is_told = self._now() - self._overdrawn_since.get(each.cluster_id, inf) > _TOLD_SECONDS
+                is_told = self._now() - self._overdrawn_since.get(each.cluster_id, inf) > TOLD_SECONDS
                 if room.allows(each.cluster_id, each.amounts) or is_told:
                     self.returned.let_in(each.worker_id)
                 room.use(each.node_id, each.cluster_id, each.amounts)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from remora.ray_seam.pledges import pledges
 from remora.wire.fences import RENEW_SECONDS
@@ -25,6 +25,8 @@ _MOMENT_SECONDS = 0.01
 
 Who = tuple[str, str, str, dict[str, float]]
 """A worker, its virtual cluster, its node, and what it holds of the share there."""
+
+NOBODY = "nobody"
 
 _said = threading.local()
 
@@ -94,24 +96,23 @@ class _Waiting:
         self._node_id = ray.get_runtime_context().get_node_id()
         self._held = held
         self._controller = controller
-        self._told: Any = None
+        self._told: list[Any] = []
         self._pledge = contextlib.ExitStack()
 
     def next_seconds(self, until: float | None) -> float:
-        part = RENEW_SECONDS if self._told is not None else _MOMENT_SECONDS
+        part = RENEW_SECONDS if self._told else _MOMENT_SECONDS
         return part if until is None else max(min(part, until - time.monotonic()), 0)
 
     def tell(self) -> None:
-        if self._told is None:
+        if not self._told:
             self._pledge.enter_context(pledges().given(self._worker_id))
-        self._told = self._controller().wait_in.remote(*self._who())
+        self._told.append(self._controller().wait_in.remote(*self._who()))
 
     def end(self) -> None:
-        if self._told is None:
+        if not self._told:
             return
         with self._pledge, said_already():
-            with contextlib.suppress(RayActorError):
-                ray.get(self._told)  # or it might be heard after what follows
+            answer_of(lambda: self._told)  # or one might be heard after what follows, by a controller that was restarted
             come_back(self._controller(), self._who())
 
     def _who(self) -> Who:
@@ -121,9 +122,19 @@ class _Waiting:
 
 def come_back(controller: Any, who: Who) -> None:
     """Returns when this process may use its share again."""
-    with contextlib.suppress(RayActorError):  # there may be no controller any more, and nothing to ask for
-        while ray.get(controller.come_back.remote(*who)) is None:
-            pass
+    while answer_of(lambda: controller.come_back.remote(*who)) is None:
+        pass
+
+
+def answer_of(ask: Callable[[], Any]) -> Any:
+    """What the controller says; ``NOBODY`` when there is none any more, and nothing to ask for."""
+    while True:
+        try:
+            return ray.get(ask())
+        except ActorUnavailableError:  # noqa: PERF203 - it is being restarted
+            time.sleep(_MOMENT_SECONDS)
+        except RayActorError:
+            return NOBODY
 
 
 def _held(worker: Any) -> tuple[str, dict[str, float]] | None:

@@ -27,7 +27,7 @@ from remora.ray_seam.ray_port import RayPort
 from remora.ray_seam.tickets import STOCK
 from remora.seam.port import JOB, WORKER, Work
 from remora.wire.classes import ClassSpec, choice_from
-from remora.wire.fences import FENCE_SECONDS, RENEW_SECONDS
+from remora.wire.fences import RENEW_SECONDS, TOLD_SECONDS
 from remora.wire.groups import decode_group
 from remora.wire.leases import decode_ask
 from remora.wire.shapes import shape_key
@@ -291,7 +291,7 @@ class ControllerActor:
             fenced = self._core.taint(node_id, set_, drop)
         self._told(None)
         if fenced:
-            time.sleep(1.5 * FENCE_SECONDS)  # until every worker has read the fence or will before it starts anything
+            time.sleep(TOLD_SECONDS)
 
     def status(self) -> dict[str, Any]:
         with self._lock:

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
 
-from remora.ray_seam.blocking import Who, come_back, held_share, said_already
+from remora.ray_seam.blocking import Who, answer_of, come_back, held_share, said_already
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.pledges import pledges
 from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
@@ -27,14 +26,15 @@ def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
     if not who[3]:
         return True
     dead = pledges().broken()
-    # There may be no controller any more.
-    with pledges().given(who[0]), said_already(), contextlib.suppress(ValueError, RayActorError):
+    try:
         controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
-        while (answer := ray.get(controller.enter.remote(*who, may_go, dead))) is None:
+    except ValueError:
+        return True  # there is none any more
+    with pledges().given(who[0]), said_already():
+        while (answer := answer_of(lambda: controller.enter.remote(*who, may_go, dead))) is None:
             pass
-        pledges().forget(dead)
-        return bool(answer != ELSEWHERE)
-    return True
+    pledges().forget(dead)
+    return bool(answer != ELSEWHERE)
 
 
 @contextlib.contextmanager
@@ -50,11 +50,10 @@ def handed_on(cluster_id: str | None) -> Iterator[None]:
         over = threading.Event()
 
         def say() -> None:
-            said = controller.sent_on.remote(*who)
+            said = [controller.sent_on.remote(*who)]
             while not over.wait(RENEW_SECONDS):
-                said = controller.sent_on.remote(*who)
-            with contextlib.suppress(RayActorError):
-                ray.get(said)  # or it might be heard after what follows
+                said.append(controller.sent_on.remote(*who))
+            answer_of(lambda: said)  # or one might be heard after what follows
 
         saying = threading.Thread(target=say, name="remora-handed-on", daemon=True)
         with pledges().given(who[0]):

@@ -17,6 +17,8 @@ FENCE_SECONDS = 0.25
 """A worker trusts what it read for this long; a fence holds for certain this long after it was written. While work flows, every
 node asks about as often, so this is what the cluster pays for how soon a taint holds on a full node."""
 
+TOLD_SECONDS = 1.5 * FENCE_SECONDS
+"""So long after a fence was written every worker has read it, or will before it starts anything."""
 
 RENEW_SECONDS = 2.0
 """How often a worker that waits, and has given its share back meanwhile, says so."""
