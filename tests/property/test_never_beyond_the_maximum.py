@@ -223,17 +223,17 @@ class Starts(RuleBasedStateMachine):
             self.fences[node] = self.world.time, fence
         return fence
 
-    def say(self, task: Task) -> None:
+    def say(self, task: Task, *, again: bool = False) -> None:
         who = task.worker, task.cluster, task.node, ONE
         sharing = self.world.controller.sharing
         if task.state == WAITING:
             sharing.wait(*who)
         elif task.state == BACK:
-            sharing.come_back(*who)
+            sharing.come_back(*who, again=again)
         elif task.state == SENT_ON:
             sharing.sent_on(*who)
         else:
-            sharing.enter(*who, may_go=task.state == STARTING)
+            sharing.enter(*who, may_go=task.state == STARTING, again=again)
 
     def ask(self, task: Task) -> None:
         answer = self.world.controller.sharing.answer(task.worker)
@@ -254,8 +254,7 @@ class Starts(RuleBasedStateMachine):
     def renew(self) -> None:
         self.renewed_at = self.world.time
         for task in self.in_state(WAITING, BACK, STARTING, BOUND, SENT_ON):
-            if task.worker not in self.world.controller.sharing.returned._let_in:
-                self.say(task)
+            self.say(task, again=True)
 
     def leave(self, task: Task) -> None:
         self.vcs[task.cluster].tasks.remove(task)

@@ -435,6 +435,35 @@ def test_work_outside_is_asked_to_wait_for_a_minimum_too(world: World) -> None:
     assert any("root" in names for names in world.controller.steering.full.values())
 
 
+def test_work_outside_that_stood_in_line_starts_when_no_cluster_has_anything_there_any_more(world: World) -> None:
+    for node in ("n1", "n2"):
+        world.port.take(node, {"CPU": 4})
+    world.later(0.1)
+    waiting = world.create(flexible_resource_min={"CPU": 3})
+    world.later(0.1)
+    (node, *_) = (each for each in ("n1", "n2") if "root" in world.fence(each))
+    world.port.give(node, {"CPU": 1})
+    sharing = world.controller.sharing
+    sharing.enter("w1", "root", node, ONE)
+    world.later(0.1)
+    assert sharing.answer("w1") is None
+    sharing.close(waiting, unused=True)
+    world.later(0.1)
+    assert sharing.answer("w1") == "go"
+
+
+def test_leave_is_not_lost_when_it_is_asked_for_again(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    world.run(vc, node)
+    sharing = world.controller.sharing
+    sharing.wait("w1", vc, node, ONE)
+    sharing.come_back("w1", vc, node, ONE)
+    sharing.come_back("w1", vc, node, ONE, again=True)
+    assert sharing.answer("w1") == "go"
+    assert not sharing.returned.waits("w1")  # it uses its share
+
+
 def test_a_new_controller_finds_everything_again(world: World) -> None:
     nodes = FixedSizeNodes([FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], "STRICT_SPREAD")
     fixed = world.create(fixed_size_nodes=[nodes])

@@ -45,6 +45,7 @@ class Returned:
 
     def hear(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, kind: Kind) -> None:
         """A worker says what it waits for, for the first time or again."""
+        self._let_in.pop(worker_id, None)  # for something before this
         known = self._workers.get(worker_id)
         if known is not None and known.kind is kind:
             known.heard_at = self._now()
@@ -61,6 +62,9 @@ class Returned:
         """It has leave to go on, and uses its share from now on."""
         if self.take(worker_id):
             self._let_in[worker_id] = self._now()
+
+    def has_leave(self, worker_id: str) -> bool:
+        return worker_id in self._let_in
 
     def was_let_in(self, worker_id: str) -> bool:
         """Whether it got leave since it was last told. Who was only forgotten did not."""

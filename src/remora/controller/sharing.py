@@ -93,14 +93,18 @@ class Sharing:
         self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.LENT)
         self.steer()
 
-    def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources) -> None:
+    def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, *, again: bool = False) -> None:
         """It has what it waited for. Its share is lent no more, and it goes on when there is room; soon in any case."""
-        self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.BACK)
-        self.steer()
+        if not (again and self.returned.has_leave(worker_id)):
+            self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.BACK)
+            self.steer()
 
-    def enter(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, *, may_go: bool = True) -> None:
+    def enter(
+        self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, *, may_go: bool = True, again: bool = False
+    ) -> None:
         """Something wants to start on a node where its cluster is full: it stands in line, without its share."""
-        self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.STARTING if may_go else Kind.BOUND)
+        if not (again and self.returned.has_leave(worker_id)):
+            self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.STARTING if may_go else Kind.BOUND)
 
     def worker_ended(self, worker_id: str) -> None:
         """What it held is Ray's again."""
@@ -314,7 +318,7 @@ class Sharing:
         taken = self.clusters.taken(view.node_id)[0]
         less = self.clusters.called_back.get((None, node.number), {})
         if not taken and not less:
-            return {}, {}
+            return {}, dict(node.total)
         allowed = {name: units - taken.get(name, 0) - less.get(name, 0) for name, units in node.total.items()}
         return self.loose.get(node.number, {}), allowed
 

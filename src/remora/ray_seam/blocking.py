@@ -122,8 +122,15 @@ class _Waiting:
 
 def come_back(controller: Any, who: Who) -> None:
     """Returns when this process may use its share again."""
-    while answer_of(lambda: controller.come_back.remote(*who)) is None:
-        pass
+    insist(lambda again: controller.come_back.remote(*who, again))
+
+
+def insist(ask: Callable[[bool], Any]) -> Any:
+    """Ask the controller until it answers."""
+    answer = answer_of(lambda: ask(False))
+    while answer is None:
+        answer = answer_of(lambda: ask(True))
+    return answer
 
 
 def answer_of(ask: Callable[[], Any]) -> Any:

@@ -242,35 +242,42 @@ class ControllerActor:
         self._soon()
 
     @_returning
-    def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> str | None:
+    def come_back(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float], again: bool) -> str | None:
         """What a worker that has what it waited for is told; nothing after a while, to be asked again."""
         who = worker_id, cluster_id, node_id, Resources.parse(amounts)
-        return self._answer(worker_id, lambda: self._core.sharing.come_back(*who))
+        return self._answer(worker_id, lambda again: self._core.sharing.come_back(*who, again=again), again)
 
     @_patient
     def enter(
-        self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float], may_go: bool, dead: list[str]
+        self,
+        worker_id: str,
+        cluster_id: str,
+        node_id: str,
+        amounts: dict[str, float],
+        again: bool,
+        may_go: bool,
+        dead: list[str],
     ) -> str | None:
         """What work that was held up is told; nothing after a while, to be asked again. ``dead`` are workers that it has found
         on its node to have ended while they waited."""
         who = worker_id, cluster_id, node_id, Resources.parse(amounts)
 
-        def ask() -> None:
+        def ask(again: bool) -> None:
             for each in dead:
                 self._core.sharing.worker_ended(each)
-            self._core.sharing.enter(*who, may_go=may_go)
+            self._core.sharing.enter(*who, may_go=may_go, again=again)
 
-        return self._answer(worker_id, ask)
+        return self._answer(worker_id, ask, again)
 
-    def _answer(self, worker_id: str, ask: Callable[[], None]) -> str | None:
+    def _answer(self, worker_id: str, ask: Callable[[bool], None], again: bool) -> str | None:
         with self._lock:
-            ask()
+            ask(again)
         until = time.monotonic() + RENEW_SECONDS
         while True:
             with self._lock:
                 answer = self._core.sharing.answer(worker_id)
                 if answer is None and not self._core.sharing.returned.waits(worker_id):
-                    ask()
+                    ask(True)
             if answer is not None or time.monotonic() > until:
                 return answer
             self._soon()

@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from remora.ray_seam.blocking import Who, answer_of, come_back, held_share, said_already
+from remora.ray_seam.blocking import Who, answer_of, come_back, held_share, insist, said_already
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.pledges import pledges
 from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
@@ -31,8 +31,7 @@ def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
     except ValueError:
         return True  # there is none any more
     with pledges().given(who[0]), said_already():
-        while (answer := answer_of(lambda: controller.enter.remote(*who, may_go, dead))) is None:
-            pass
+        answer = insist(lambda again: controller.enter.remote(*who, again, may_go, dead))
     pledges().forget(dead)
     return bool(answer != ELSEWHERE)
 
