@@ -5,30 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import ray
-from ray.cluster_utils import Cluster
-from tests.live.conftest import QUICK, eventually
+from tests.live.conftest import eventually
 from tests.live.test_virtual_clusters import inside, most_at_once, sampled, timed
 
-import remora
-
 SECONDS, KILLS = 60, 10
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    os.environ.update(QUICK)
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    made.add_node(num_cpus=2)
-    remora.init(address=made.address, logging_level="ERROR", log_to_driver=False)
-    yield made
-    remora.detach()
-    ray.shutdown()
-    made.shutdown()
 
 
 def pid() -> int:

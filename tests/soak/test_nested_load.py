@@ -9,17 +9,12 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 import ray
-from ray.cluster_utils import Cluster
-from tests.live.conftest import QUICK
 from tests.live.test_virtual_clusters import inside
 from tests.soak.test_controller_killed import kill_controller
-
-import remora
 
 SECONDS = 60
 OUTER, INNER = 3, 1
@@ -58,18 +53,6 @@ def beyond(ran: list[Ran], most: int) -> list[tuple[Ran, list[Ran]]]:
 
 def is_running(each: Ran, at: float) -> bool:
     return each.began <= at < each.ended and not any(begin <= at < end for begin, end in each.waits)
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    os.environ.update(QUICK)
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    made.add_node(num_cpus=2)
-    remora.init(address=made.address, logging_level="ERROR", log_to_driver=False)
-    yield made
-    remora.detach()
-    ray.shutdown()
-    made.shutdown()
 
 
 @pytest.mark.parametrize("kills", [0, 4], ids=["undisturbed", "controller killed"])

@@ -151,12 +151,6 @@ class Clusters:
         """Not once it is closed and has given everything back."""
         return record.state != CLOSED or any(record.vcluster.vnodes())
 
-    def on(self, node_id: str) -> set[str]:
-        """The virtual clusters that have or use something of a node."""
-        number = self._cluster.nodes.by_id[node_id].number
-        here = {cluster_id for cluster_id, where in self._used if where == node_id and cluster_id in self.records}
-        return here | {cluster_id for cluster_id, record in self.records.items() if number in self._numbers(record)}
-
     def running(self, cluster_id: str, node_id: str) -> Units:
         """What its work uses of a node, without what waits in ``ray.get``."""
         used = self._used.get((cluster_id, node_id))
