@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import Any
 
 from remora.kernel.cluster import Cluster
@@ -151,8 +152,10 @@ def case_of(screens: list[Screen], nodes: NodeSet) -> str:
 
 
 def _suggest(cluster: Cluster, query: Query, screens: list[Screen]) -> tuple[Suggestion, ...]:
-    """From the nodes that the fewest constraints refuse: what would have to change for each kind of them."""
+    """From the nodes that the fewest constraints refuse: what would have to change for each kind of them, the most common
+    kind first."""
     found: list[Suggestion] = []
+    helped: dict[Suggestion, int] = {}
     alive = cluster.nodes.alive
     new_node = _new_node(query)
     if not feasible(cluster, query) and new_node is not None:
@@ -165,8 +168,11 @@ def _suggest(cluster: Cluster, query: Query, screens: list[Screen]) -> tuple[Sug
         changes = tuple(change for screen in failing for change in screen.rule.remedy(cluster, query, screen.subject, number))
         suggestion = Suggestion(_without_repeats(changes))
         possible = all(screen.rule.remedy(cluster, query, screen.subject, number) for screen in failing)
-        if changes and possible and suggestion not in found:
-            found.append(suggestion)
+        if changes and possible:
+            helped[suggestion] = helped.get(suggestion, 0) + alike.bit_count()
+            if suggestion not in found:
+                found.append(suggestion)
+    found.sort(key=lambda each: -helped.get(each, inf))
     if not found and new_node is not None:
         found.append(Suggestion((new_node,)))
     return tuple(found)

@@ -244,3 +244,12 @@ def test_a_toleration_with_a_strange_value_does_not_spoil_the_explanation():
     vc = c.create_virtual_cluster(VirtualCluster(flexible_resource_min={"CPU": 2}), tolerations={"drain": Exists()})
     w = c.submit("task", tolerations={"other": NotIn("")}, virtual_cluster=vc)
     assert w.suggestions == ["tolerate drain"]
+
+
+def test_what_would_help_on_most_nodes_comes_first():
+    c = make_cluster(make_node("first").cpu(2).taint(gpu_node="true"), (make_node(f"n{i}").cpu(2) for i in range(3)))
+    *_, fourth = (c.submit("actor", labels={"type": "cat"}, scheduling_strategy=NO_CATS) for _ in range(4))
+    assert [str(each) for each in fourth.explain().suggestions] == [
+        "drop the anti-affinity to actors with type in (cat)",
+        "tolerate gpu_node",
+    ]
