@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -262,6 +264,23 @@ def test_two_drivers_that_attach_at_once_share_one_controller(world: World) -> N
     answers = {driver.communicate(timeout=240)[0].strip().splitlines()[-1] for driver in drivers}
     pid = ray.get(ray.get_actor("remora-controller", namespace="remora").pid.remote())
     assert answers == {f"[1, 1, 1] {pid}"}
+
+
+def test_detaching_puts_back_what_was_imported_in_the_meantime(world: World) -> None:
+    """A library that was imported while this process was attached works after it, and in the next cluster."""
+    late = ModuleType("late")
+    exec("from ray.util import placement_group, remove_placement_group\nfrom ray import wait", late.__dict__)
+    sys.modules["late"] = late
+    try:
+        ours = late.placement_group
+        remora.detach()
+        assert (late.placement_group, late.wait) == (ray.util.placement_group, ray.wait)
+        assert late.placement_group is not ours
+        remora.attach()
+        assert (late.placement_group, late.wait) == (ray.util.placement_group, ray.wait)
+    finally:
+        del sys.modules["late"]
+        remora.attach()
 
 
 def test_detaching_puts_back_everything_and_shutting_down_leaves_no_token(world: World, where: Any) -> None:

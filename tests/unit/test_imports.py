@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,33 @@ def test_a_ray_that_registers_others_is_left_alone() -> None:
 
     assert not addons.is_known(apply)
     assert not addons.is_known(print)
+
+
+RAYS_OWN = """
+import sys
+from ray.util import serialization_addons
+from remora.ray_seam.addons import Addons
+
+registered = []
+mine = Addons(lambda context: (serialization_stock(context), registered.append(context)))
+serialization_stock = serialization_addons.apply
+
+
+class Context:
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: None
+
+
+mine.apply(Context())
+assert "pydantic" not in sys.modules
+from ray._common.pydantic_compat import IS_PYDANTIC_2
+import pydantic
+print(IS_PYDANTIC_2, len(registered), len([each for each in sys.meta_path if type(each).__name__ == "WhenImported"]))
+"""
+
+
+def test_rays_own_module_that_imports_pydantic_finds_it() -> None:
+    """The serializers are registered by that module itself, and it is not whole while it imports pydantic."""
+    pytest.importorskip("pydantic")
+    found = subprocess.run([sys.executable, "-c", RAYS_OWN], capture_output=True, text=True, check=False)
+    assert found.stdout == "True 1 0\n", found.stderr

@@ -15,6 +15,9 @@ from remora.ray_seam.imports import WhenImported
 
 LIBRARIES = ("pydantic", "starlette", "pyarrow")
 
+_RAYS_OWN = "ray._common.pydantic_compat"
+"""Imports pydantic, and is what registers its serializers: until it is whole itself, nothing can be registered."""
+
 _REGISTERED = {"register_pydantic_serializers", "register_starlette_serializer", "_register_custom_datasets_serializers"}
 
 
@@ -32,10 +35,12 @@ class Addons:
             return
         self._contexts.append(context)
         if not self._watches:
-            self._watches = [WhenImported(name, lambda _: self.register()) for name in LIBRARIES]
+            self._watches = [WhenImported(name, lambda _: self.register()) for name in (*LIBRARIES, _RAYS_OWN)]
 
     def register(self) -> None:
-        """All that was put off."""
+        """All that was put off; once Ray's own module is imported, if that is under way."""
+        if any(watch.is_importing for watch in self._watches):
+            return
         while self._watches:
             self._watches.pop().stop()
         while self._contexts:

@@ -256,10 +256,19 @@ class Installation:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
         user code is imported later, so looking through all modules would only make it start more slowly."""
         own = [sys.modules[name] for name in ("ray.util.placement_group", "ray.util", "ray", "ray._private.worker")]
+        self._undo.append(lambda: _put_back(old, new))
         for module in list(sys.modules.values()) if self._everywhere else own:
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is old:
                     self._replace(module, name, new)
+
+
+def _put_back(old: Any, new: Any) -> None:
+    """Also in modules that were imported in the meantime."""
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is new:
+                setattr(module, name, old)
 
 
 class _Options(dict[str, Any]):

@@ -14,6 +14,7 @@ class WhenImported:
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name = name
         self._then = then
+        self.is_importing = False
         sys.meta_path.insert(0, self)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
@@ -24,7 +25,11 @@ class WhenImported:
 
             def exec_module(module: ModuleType) -> None:
                 self.stop()
-                execute(module)
+                self.is_importing = True
+                try:
+                    execute(module)
+                finally:
+                    self.is_importing = False
                 self._then(module)
 
             spec.loader.exec_module = exec_module
