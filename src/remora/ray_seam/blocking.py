@@ -96,7 +96,7 @@ class _Waiting:
         self._node_id = ray.get_runtime_context().get_node_id()
         self._held = held
         self._controller = controller
-        self._told: list[Any] = []
+        self._told = Told()
         self._pledge = contextlib.ExitStack()
 
     def next_seconds(self, until: float | None) -> float:
@@ -106,18 +106,40 @@ class _Waiting:
     def tell(self) -> None:
         if not self._told:
             self._pledge.enter_context(pledges().given(self._worker_id))
-        self._told.append(self._controller().wait_in.remote(*self._who()))
+        self._told.note(self._controller().wait_in.remote(*self._who()))
 
     def end(self) -> None:
         if not self._told:
             return
         with self._pledge, said_already():
-            answer_of(lambda: self._told)  # or one might be heard after what follows, by a controller that was restarted
+            self._told.settle()
             come_back(self._controller(), self._who())
 
     def _who(self) -> Who:
         cluster_id, amounts = self._held
         return self._worker_id, cluster_id, self._node_id, amounts
+
+
+class Told:
+    """Messages to the controller that may be under way; true once there was any."""
+
+    def __init__(self) -> None:
+        self._any = False
+        self._under_way: list[Any] = []
+
+    def __bool__(self) -> bool:
+        return self._any
+
+    def note(self, message: Any) -> None:
+        self._any = True
+        if self._under_way:
+            _, self._under_way = ray.wait(self._under_way, num_returns=len(self._under_way), timeout=0)
+        self._under_way.append(message)
+
+    def settle(self) -> None:
+        """Returns when all have been heard, or never will be: a controller that was restarted might hear one after what
+        follows."""
+        ray.wait(self._under_way, num_returns=len(self._under_way))
 
 
 def come_back(controller: Any, who: Who) -> None:

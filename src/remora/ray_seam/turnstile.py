@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from remora.ray_seam.blocking import Who, answer_of, come_back, held_share, insist, said_already
+from remora.ray_seam.blocking import Told, Who, come_back, held_share, insist, said_already
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.pledges import pledges
 from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
@@ -25,11 +25,9 @@ def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
     who = _who(cluster_id)
     if not who[3]:
         return True
-    dead = pledges().broken()
-    try:
-        controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
-    except ValueError:
-        return True  # there is none any more
+    dead, controller = pledges().broken(), _controller()
+    if controller is None:
+        return True
     with pledges().given(who[0]), said_already():
         answer = insist(lambda again: controller.enter.remote(*who, again, may_go, dead))
     pledges().forget(dead)
@@ -41,18 +39,19 @@ def handed_on(cluster_id: str | None) -> Iterator[None]:
     """While the same call runs somewhere else this process keeps its token and uses nothing of its share. Before it ends it
     asks for that again: its raylet will give the token to whoever is next."""
     who = _who(cluster_id)
+    controller = _controller()
     with said_already():
-        if cluster_id is None or not who[3]:
+        if cluster_id is None or not who[3] or controller is None:
             yield
             return
-        controller: Any = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
         over = threading.Event()
 
         def say() -> None:
-            said = [controller.sent_on.remote(*who)]
+            told = Told()
+            told.note(controller.sent_on.remote(*who))
             while not over.wait(RENEW_SECONDS):
-                said.append(controller.sent_on.remote(*who))
-            answer_of(lambda: said)  # or one might be heard after what follows
+                told.note(controller.sent_on.remote(*who))
+            told.settle()
 
         saying = threading.Thread(target=say, name="remora-handed-on", daemon=True)
         with pledges().given(who[0]):
@@ -63,6 +62,13 @@ def handed_on(cluster_id: str | None) -> Iterator[None]:
                 over.set()
                 saying.join()
                 come_back(controller, who)
+
+
+def _controller() -> Any:
+    """None when there is none any more."""
+    with contextlib.suppress(ValueError):
+        return ray.get_actor(CONTROLLER, namespace=NAMESPACE)
+    return None
 
 
 def _who(cluster_id: str | None) -> Who:
