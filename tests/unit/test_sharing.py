@@ -152,6 +152,23 @@ def test_a_request_is_for_a_size_and_what_runs_counts(world: World) -> None:
     assert sum(world.tokens(vc).values()) == 6
 
 
+def test_a_request_that_cannot_be_met_now_is_met_as_soon_as_it_can(world: World) -> None:
+    held = [(node, {"CPU": 4}) for node in ("n1", "n2")]
+    for node, amounts in held:
+        world.port.take(node, amounts)
+    world.later(0.1)
+    vc = world.create(flexible_resource_max={"CPU": 6})
+    world.controller.sharing.request(vc, [(ClassSpec((ANY,), cluster=vc), ONE, 3)])
+    world.later(2)
+    assert not world.tokens(vc)
+    world.port.give(*held[0])
+    world.later(1)
+    assert sum(world.tokens(vc).values()) == 3
+    world.later(40)
+    world.later(6)
+    assert world.free(vc) == 0
+
+
 def test_what_is_idle_goes_back_after_a_while_but_not_the_minimum(world: World) -> None:
     vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 5})
     world.want(vc, 5)

@@ -33,6 +33,7 @@ Units = dict[str, int]
 _COOL_SECONDS = 30.0
 _KEPT_SECONDS = 600.0
 _LINGER_SECONDS = 0.5
+_ASKED_SECONDS = 30.0
 _QUIET_SECONDS = 3.0  # what waits is reported once a second
 
 
@@ -48,6 +49,7 @@ class Clusters:
         self._cooling: dict[str, float] = {}
         self._seen: set[str] = set()  # the names that stand on any node
         self.called_back: dict[Place, Units] = {}
+        self._asked: dict[str, tuple[list[tuple[ClassSpec, Resources, int]], float]] = {}  # room that was asked for, until when
         self._used: dict[tuple[str, str], Units] = {}  # by cluster and node: what its work holds, in the last report
 
     # What owners ask
@@ -101,7 +103,12 @@ class Clusters:
         return self._grow(record, spec.choices, demand, count)
 
     def request(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> bool:
-        """There should be room for all of this together, with what runs already; whether anything grew."""
+        """There should be room for all of this together, with what runs already; whether anything grew. What cannot be had now
+        is tried for a while: whoever asks for room asks rarely."""
+        self._asked[cluster_id] = asked, self._now() + _ASKED_SECONDS
+        return self._fulfil(cluster_id, asked)
+
+    def _fulfil(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> bool:
         used: Units = {}
         for owner, node_id in self._used:
             if owner == cluster_id:
@@ -176,6 +183,12 @@ class Clusters:
         self._call_back(loose)
         for spec, demand, count in waiting:
             self.want(spec, demand, count)
+        for cluster_id, (asked, until) in list(self._asked.items()):
+            record = self.records.get(cluster_id)
+            if record is None or record.state == CLOSED or until < self._now():
+                del self._asked[cluster_id]
+            else:
+                self._fulfil(cluster_id, asked)
         self._grow_for_the_line()
         for record in list(self.records.values()):
             idle_for = self._now() - record.busy_at
