@@ -19,7 +19,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from remora.ray_seam.pledges import pledges
 from remora.wire.fences import RENEW_SECONDS
-from remora.wire.tokens import share_of_token
+from remora.wire.tokens import cluster_of_class, share_of_token
 
 _MOMENT_SECONDS = 0.01
 
@@ -182,7 +182,7 @@ def held_share(worker: Any, *, cpus_only: bool = True) -> tuple[str, dict[str, f
     cluster_id = ""
     for name, instances in worker.core_worker.resource_ids().items():
         owner = share_of_token(name)
-        if owner is not None and "." not in owner[0] and (owner[1] == "CPU" or not cpus_only):
+        if owner is not None and cluster_of_class(owner[0]) is None and (owner[1] == "CPU" or not cpus_only):
             cluster_id = owner[0]
             found[owner[1]] = sum(amount for _, amount in instances)
     return (cluster_id, found) if found else None
