@@ -247,6 +247,25 @@ def test_a_placement_group_is_ready_at_once_when_its_token_is_there(stock: World
     eventually(lambda: withdrawn(stock, "b", "fact/group"))
 
 
+def test_a_placement_group_says_when_it_was_refused_and_why(stock: World) -> None:
+    """Long before ``wait`` gives up, which counts whole seconds."""
+
+    def state(group: Any) -> str:
+        return str(ray.util.placement_group_table(group)["stats"]["scheduling_state"])
+
+    resize(stock, "a", {"fact/refused": 1})
+    eventually(lambda: "fact/refused" in total_resources_per_node()[stock.ids["a"]])
+    first = ray.util.placement_group([{"fact/refused": 1}])
+    assert first.wait(60)
+    second, third = (ray.util.placement_group([{name: 1}]) for name in ("fact/refused", "fact/nowhere"))
+    eventually(lambda: state(second) == "NO_RESOURCES")
+    eventually(lambda: state(third) == "INFEASIBLE")
+    assert state(first) == "FINISHED"
+    for group in (first, second, third):
+        ray.util.remove_placement_group(group)
+    eventually(lambda: withdrawn(stock, "a", "fact/refused"))
+
+
 @pytest.mark.deep
 def test_an_infeasible_placement_group_is_not_tried_again_after_a_resize(stock: World) -> None:
     group = ray.util.placement_group([{"fact/after": 1}])

@@ -237,7 +237,18 @@ def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) ->
     eventually(lambda: free(body) == 0.5)
 
 
+def test_what_is_in_use_cannot_be_held_and_is_not_waited_for(body: Any) -> None:
+    body.port.resize(body.node, {TOKEN: 0.5})
+    body.take()
+    eventually(lambda: total(body) == 0.5 and free(body) == 0)
+    with body.stock():
+        assert body.port.hold("contract-hold", body.node, {TOKEN: 0.5}) is False
+    assert not any(found.state != ENDED for found in body.port.find("contract-hold"))
+    body.give()
+    eventually(lambda: free(body) == 0.5)
+
+
 def test_what_is_not_there_cannot_be_held(body: Any) -> None:
     with body.stock():
         assert body.port.hold("contract-hold", body.node, {"contract/nothing": 0.5}) is False
-    assert not any(found.state == RUNNING for found in body.port.find("contract-hold"))
+    assert not any(found.state != ENDED for found in body.port.find("contract-hold"))

@@ -62,7 +62,7 @@ class World:
         return held
 
     def want(self, cluster_id: str, count: int = 1, demand: Resources = ONE) -> None:
-        self.controller.sharing.want(ClassSpec((ANY,), cluster=cluster_id), demand, count)
+        self.controller.want([(ClassSpec((ANY,), cluster=cluster_id), demand, count)])
 
     def later(self, seconds: float) -> None:
         self.time += seconds
@@ -178,6 +178,25 @@ def test_what_is_idle_goes_back_after_a_while_but_not_the_minimum(world: World) 
     assert world.free(vc) == 1
 
 
+def test_what_was_never_offered_to_work_is_taken_back_and_not_held(world: World) -> None:
+    parent = world.create(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4})
+    child = world.create(parent=parent, flexible_resource_min={"CPU": 3})
+    assert (world.free(parent), world.free(child)) == (1, 3)
+    assert not world.port.holds
+    world.want(parent)
+    world.controller.round()
+    world.create(parent=parent, flexible_resource_min={"CPU": 1})
+    assert world.port.holds  # from now on something may be queued for it
+
+
+def test_what_a_controller_before_us_gave_may_have_been_offered(world: World) -> None:
+    parent = world.create(flexible_resource_min={"CPU": 4})
+    world.controller = Controller(world.port, lambda: world.time)
+    world.controller.round()
+    world.create(parent=parent, flexible_resource_min={"CPU": 3})
+    assert world.port.holds
+
+
 def test_a_share_that_shrinks_leaves_its_total_so_that_queued_work_stays_feasible(world: World) -> None:
     vc = world.create(flexible_resource_max={"CPU": 4})
     world.want(vc, 1, Resources.parse({"CPU": 4}))
@@ -209,6 +228,7 @@ def test_a_nested_one_is_carved_from_its_parent(world: World) -> None:
     assert (world.free(parent), world.free(child)) == (0, 4)
     grandchild = world.create(parent=child, flexible_resource_min={"CPU": 4})
     assert world.state(grandchild) == "READY"
+    world.controller.round()  # what was just given can be held when it is reported
     assert (world.free(child), world.free(grandchild)) == (0, 4)
     with pytest.raises(InvalidVirtualClusterError, match="can never fit"):
         world.create(parent=parent, flexible_resource_min={"CPU": 5})

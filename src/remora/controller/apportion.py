@@ -4,7 +4,8 @@ Whatever was decided, and wherever a controller died over it, two sums never gro
 has, and the shares of a cluster beyond its maximum. Only what its holders have given back for a while counts twice.
 
 A share that shrinks while its cluster lives is not taken from the node but *held*: Ray fails queued work that no node has
-enough of everything for, so the total stays what it once was.
+enough of everything for, so the total stays what it once was. Only where nothing of the cluster was ever offered to work,
+nothing can be queued.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Apportion:
             owner = share_of_token(token)
             record = self._clusters.records.get(owner[0]) if owner is not None else None
             held = self._steering.held(node_id, token)
-            if record is None or record.vcluster.closing:
+            if record is None or record.vcluster.closing or not record.offered:
                 self._highest.pop((node_id, token), None)
             else:
                 highest = self._highest.setdefault((node_id, token), units)
@@ -94,10 +95,12 @@ class Apportion:
             self.settled &= all(now.get(token, 0) <= wanted.get(token, 0) for token in changes)
 
     def _keep(self, node_id: str, view: NodeView, token: str, units: int, target: int) -> None:
-        """Hold what is free of it, by the last report of what is in use."""
+        """Hold what is free of it, by the last report of what is in use. What the report does not show yet cannot be held: a
+        hold is placed by the same view."""
+        reported = round(view.total.get(token, 0.0) * UNIT) >= units + round(self._steering.held(node_id, token) * UNIT)
         used = view.total.get(token, 0.0) - view.available.get(token, 0.0) - self._steering.held(node_id, token)
         free = units - max(target, round(used * UNIT))
-        if free <= 0 or not self._steering.hold(node_id, {token: from_units(free)}):
+        if not reported or free <= 0 or not self._steering.hold(node_id, {token: from_units(free)}):
             self.settled = False
 
     def _actual(self, view: NodeView) -> Units:

@@ -19,9 +19,10 @@ CLOSED = "CLOSED"
 
 
 class Record:
-    """One virtual cluster and whose it is. ``busy_at`` is when it last had work waiting or grew."""
+    """One virtual cluster and whose it is. ``busy_at`` is when it last had work waiting or grew; ``offered`` says whether
+    anything of it was ever offered to work: before that nothing can be queued at a raylet that wants its share."""
 
-    __slots__ = ("busy_at", "idle_seconds", "job_id", "saved", "vcluster")
+    __slots__ = ("busy_at", "idle_seconds", "job_id", "offered", "saved", "vcluster")
 
     def __init__(self, vcluster: VCluster, job_id: str, idle_seconds: float, now: float) -> None:
         self.vcluster = vcluster
@@ -29,6 +30,7 @@ class Record:
         self.idle_seconds = idle_seconds
         self.busy_at = now
         self.saved = b""
+        self.offered = False
 
     @property
     def state(self) -> str:
@@ -81,6 +83,7 @@ def restore(scheduler: Scheduler, known: Mapping[str, Record], cluster_id: str, 
             put_back(scheduler.cluster, vcluster, slot, Host(parent, node.number, above), total)
     record = Record(vcluster, body["job"], body["idle"], now)
     record.saved = data
+    record.offered = True  # as far as we know
     return record
 
 

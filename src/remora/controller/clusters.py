@@ -92,6 +92,12 @@ class Clusters:
                 record.job_id = ""
                 self.close(record.vcluster.cluster_id, unused=False)
 
+    def offer(self, cluster_id: str | None) -> None:
+        """Something of it is about to be offered to work, which may be queued from then on."""
+        record = self.records.get(cluster_id or "")
+        if record is not None:
+            record.offered = True
+
     def want(self, spec: ClassSpec, demand: Resources, count: int) -> bool:
         """So many of this are waiting, or on their way; whether anything grew."""
         record = self.records.get(spec.cluster or "")

@@ -93,6 +93,7 @@ class Controller:
     def ensure(self, spec: ClassSpec) -> list[str]:
         """A class that somebody is about to use: on which nodes it is offered now."""
         nodes = self._nodes_of(spec)
+        self.sharing.clusters.offer(spec.cluster)
         if self.roster.need(spec, self.now()):
             self._note("class", spec.class_id, f"{spec.describe() or 'any node'}: offered on {_count(len(nodes), 'node')}")
             for node_id in nodes:
@@ -105,7 +106,20 @@ class Controller:
         """A slot for one actor or task, and the node that was chosen for it, if there is one now."""
         if self.now() - self._observed_at > _FRESH_SECONDS:
             self._take_over(self.port.observe())
+        self.sharing.clusters.offer(ask.request.cluster)
         return self.leases.place(ask, job_id)
+
+    def want(self, hints: list[tuple[ClassSpec, Resources, int]]) -> None:
+        """What is on its way in virtual clusters, and how often. Most of it needs nothing: then nothing is done."""
+        for spec, _, _ in hints:
+            self.ensure(spec)
+        self.sharing.want(hints)
+
+    def request(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> None:
+        """A virtual cluster should have room for all of this together."""
+        for spec, _, _ in asked:
+            self.ensure(spec)
+        self.sharing.request(cluster_id, asked)
 
     @property
     def settled(self) -> bool:

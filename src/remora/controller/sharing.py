@@ -80,9 +80,10 @@ class Sharing:
     def job_ended(self, job_id: str) -> None:
         self.clusters.job_ended(job_id)
 
-    def want(self, spec: ClassSpec, demand: Resources, count: int) -> None:
-        self.clusters.want(spec, demand, count)
-        self.steer()
+    def want(self, hints: list[tuple[ClassSpec, Resources, int]]) -> None:
+        grew = [self.clusters.want(spec, demand, count) for spec, demand, count in hints]
+        if any(grew):
+            self.steer()
 
     def request(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> None:
         if self.clusters.request(cluster_id, asked):

@@ -212,23 +212,15 @@ class ControllerActor:
             return self._core.look_clusters()
 
     def want(self, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
-        """What is on its way in virtual clusters. Most of it needs nothing: then nothing is done."""
+        """What is on its way in virtual clusters."""
         with self._lock:
-            grew = False
-            for data, resources, count in hints:
-                spec = _spec(data)
-                self._core.ensure(spec)
-                grew |= self._core.sharing.clusters.want(spec, Resources.parse(resources), count)
-            if grew:
-                self._core.sharing.steer()
+            self._core.want([(_spec(data), Resources.parse(resources), count) for data, resources, count in hints])
 
     def request(self, cluster_id: str, hints: list[tuple[bytes, dict[str, float], int]]) -> None:
         """A virtual cluster should have room for all of this together."""
         with self._lock:
             asked = [(_spec(data), Resources.parse(resources), count) for data, resources, count in hints]
-            for spec, _, _ in asked:
-                self._core.ensure(spec)
-            self._core.sharing.request(cluster_id, asked)
+            self._core.request(cluster_id, asked)
 
     @_frequent
     def wait_in(self, worker_id: str, cluster_id: str, node_id: str, amounts: dict[str, float]) -> None:

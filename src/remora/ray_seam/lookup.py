@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,10 +17,17 @@ _SUBMISSION = "job_submission_id"
 _NO_ACTOR = "f" * 24
 _MOST_TASKS = 10_000
 _TIMEOUT_SECONDS = 10
+_LOOK_SECONDS = 0.002
 
 _LIVING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
 _ENDED_TASKS = (common_pb2.FINISHED, common_pb2.FAILED)
 _STARTED_TASKS = (common_pb2.SUBMITTED_TO_WORKER, common_pb2.RUNNING, *_ENDED_TASKS)
+
+_REFUSED = (
+    gcs_pb2.PlacementGroupStats.NO_RESOURCES,
+    gcs_pb2.PlacementGroupStats.INFEASIBLE,
+    gcs_pb2.PlacementGroupStats.FAILED_TO_COMMIT_RESOURCES,
+)
 
 
 class Lookup:
@@ -42,6 +50,21 @@ class Lookup:
         # GCS remembers very many that are dead: each living state is asked for by itself.
         table = [data for state in _LIVING for data in _accessor().get_actor_table(None, state)]
         return [*_running_jobs(), *(actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table)]
+
+    def is_created(self, group_id: PlacementGroupID, timeout: float) -> bool:
+        """Whether a placement group got what it asks for; as soon as GCS has tried."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            data = _accessor().get_placement_group_info(group_id)
+            if not data:
+                return False
+            group = gcs_pb2.PlacementGroupTableData.FromString(data)
+            if group.state == gcs_pb2.PlacementGroupTableData.CREATED:
+                return True
+            if group.stats.scheduling_state in _REFUSED:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return False
 
     def restart(self, actor_id: str) -> None:
         from ray._private.gcs_utils import create_gcs_channel

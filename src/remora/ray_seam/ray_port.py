@@ -15,7 +15,7 @@ from remora.seam.port import ENDED, GROUP, Demand, NodeGoneError, NodeView, Obse
 if TYPE_CHECKING:
     from remora.ray_seam.lookup import Lookup
 
-_HOLD_SECONDS = 2
+_HOLD_SECONDS = 2.0
 _USAGE_SECONDS = 10
 
 
@@ -93,10 +93,10 @@ class RayPort(Kv):
         except ValueError:  # there is one of that name, from before we died
             self.let_go(name)
             return False
-        if group.wait(_HOLD_SECONDS):
-            return True
-        remove_placement_group(group)
-        return False
+        is_held = self._lookup().is_created(group.id, _HOLD_SECONDS)
+        if not is_held:
+            remove_placement_group(group)
+        return is_held
 
     def let_go(self, name: str) -> None:
         # By id: whoever made it may have lived in another namespace.
