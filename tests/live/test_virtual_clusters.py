@@ -20,6 +20,7 @@ from tests.live.conftest import World, eventually, line_of, run_driver, waits
 from remora import FixedSizeNode, FixedSizeNodes, In, VirtualCluster
 from remora.errors import InvalidInputError, InvalidVirtualClusterError
 from remora.ray_seam import clusters, within
+from remora.ray_seam.late import LateGroup
 from remora.ray_seam.ray_port import RayPort
 from remora.wire.tokens import share_of_token, share_token
 
@@ -215,6 +216,53 @@ class _Box:
 
 
 Box: Any = ray.remote(num_cpus=0, max_concurrency=2)(_Box)
+
+
+@ray.remote
+def waits_tells_and_works(flag: Any, told: Any, seconds: float) -> float:
+    assert ray.get(flag.wait.remote())
+    told.put.remote(True)
+    time.sleep(seconds)
+    return time.monotonic()
+
+
+def test_nothing_starts_in_a_placement_group_before_what_came_back_is_repaid(world: World):
+    """A group has no guard and may take what was lent; but what starts in it has one."""
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}) as vc:
+        flag, box = Flag.options(num_cpus=0, max_concurrency=4).remote(), Box.remote()
+        outer = waits_tells_and_works.remote(flag, box, 2.0)
+        assert ray.get(flag.waited.remote(), timeout=60)
+        group = placement_group([{"CPU": 1}])
+        ray.get(group.ready(), timeout=60)
+        ray.get(flag.raise_it.remote(), timeout=60)
+        assert ray.get(box.get.remote(), timeout=60)  # it runs again, and the group has its place
+        eventually(lambda: used(vc) == 2)
+        there = PlacementGroupSchedulingStrategy(group)
+        task = timed.options(scheduling_strategy=there).remote(0.1)
+        left = ray.get(outer, timeout=60)
+        assert ray.get(task, timeout=60)[0] >= left
+        remove_placement_group(group)
+
+
+def test_an_actor_in_a_placement_group_waits_until_what_came_back_is_repaid(world: World):
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
+        flag, box = Flag.options(num_cpus=0, max_concurrency=4).remote(), Box.remote()
+        outer = waits_tells_and_works.remote(flag, box, 2.0)
+        assert ray.get(flag.waited.remote(), timeout=60)
+        group = placement_group([{"CPU": 1}])
+        ray.get(group.ready(), timeout=60)
+        ray.get(flag.raise_it.remote(), timeout=60)
+        assert ray.get(box.get.remote(), timeout=60)
+        late = placement_group([{"CPU": 1}])  # while more is used than may be none is created
+        assert isinstance(late, LateGroup)
+        assert "came back" in str(late.why["reason"])
+        actor = Newcomer.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+        left = ray.get(outer, timeout=60)
+        assert ray.get(actor.born_at.remote(), timeout=60) >= left
+        ray.kill(actor)
+        remove_placement_group(group)
+        ray.get(late.ready(), timeout=60)
+        remove_placement_group(late)
 
 
 class _Owner:

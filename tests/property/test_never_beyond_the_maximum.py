@@ -18,6 +18,7 @@ from tests.unit.test_sharing import ONE, World
 
 from remora.controller.core import Controller
 from remora.errors import InvalidVirtualClusterError
+from remora.model.resources import EMPTY
 from remora.seam.memory import MemoryPort
 from remora.seam.port import NodeView, Observation
 from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, RENEW_SECONDS, Fence, fence_key, read_fence
@@ -29,6 +30,7 @@ MOST = 3
 SELDOM = st.integers(0, 4)
 
 RUNNING, WAITING, BACK, STARTING, BOUND, SENT_ON = "running", "waiting", "back", "starting", "bound", "sent on"
+RESERVED = "reserved"
 
 
 class LatePort(MemoryPort):
@@ -67,6 +69,7 @@ class Task:
     state: str
     is_actor: bool = False
     is_done: bool = False
+    group: Task | None = None  # that has reserved what it uses
 
 
 @dataclass
@@ -74,6 +77,7 @@ class VC:
     most: float
     parent: str | None
     queued: int = 0
+    groups: int = 0  # that wait in GCS
     closed: bool = False
     tasks: list[Task] = field(default_factory=list)
 
@@ -130,6 +134,33 @@ class Starts(RuleBasedStateMachine):
             self.vcs[each].closed = True
         self.world.controller.sharing.close(vc, unused=False)
 
+    @precondition(lambda self: self.living())
+    @rule(which=st.integers(0, 9))
+    def submit_group(self, which: int) -> None:
+        """A placement group of one bundle. It has no guard; but what runs in it has."""
+        vc = self.living()[which % len(self.living())]
+        self.vcs[vc].groups += 1
+        self.world.want(vc, 1)
+
+    @precondition(lambda self: self.in_state(RESERVED))
+    @rule(which=st.integers(0, 9))
+    def work_in_group(self, which: int) -> None:
+        group = self.pick(which, RESERVED)
+        if not self.works_in(group):
+            self.made += 1
+            task = Task(f"w{self.made}", group.cluster, group.node, RUNNING, is_actor=True, group=group)
+            self.vcs[group.cluster].tasks.append(task)
+            self.pass_guard(task)
+
+    @precondition(lambda self: self.in_state(RESERVED))
+    @rule(which=st.integers(0, 9))
+    def remove_group(self, which: int) -> None:
+        group = self.pick(which, RESERVED)
+        if not self.works_in(group):
+            self.leave(group)
+            self.port.change(group.node, "CPU", 1)
+            self.start()
+
     # What nodes and workers do
 
     @rule(seldom=SELDOM)
@@ -143,19 +174,27 @@ class Starts(RuleBasedStateMachine):
         for node in () if self.is_slow else NODES:
             for name, vc in self.vcs.items():
                 token = share_token(name, "CPU")
-                while vc.queued and min(self.port.available(node, token), self.port.available(node, "CPU")) >= 1:
-                    vc.queued -= 1
+                while vc.queued + vc.groups and min(self.port.available(node, each) for each in (token, "CPU")) >= 1:
                     self.port.change(node, token, -1)
                     self.port.change(node, "CPU", -1)
                     self.made += 1
                     task = Task(f"w{self.made}", name, node, RUNNING, self.made % 4 == 0)
                     vc.tasks.append(task)
-                    if name in self.fence(node).full:
-                        self.port.change(node, "CPU", 1)  # in line it waits in ray.get
-                        task.state = BOUND if task.is_actor else STARTING
-                        self.say(task)
+                    if vc.groups:
+                        vc.groups -= 1
+                        task.state = RESERVED
                     else:
-                        self.has_started(task)
+                        vc.queued -= 1
+                        self.pass_guard(task)
+
+    def pass_guard(self, task: Task) -> None:
+        if task.cluster not in self.fence(task.node).full:
+            self.has_started(task)
+            return
+        if task.group is None:
+            self.port.change(task.node, "CPU", 1)  # in line it waits in ray.get
+        task.state = BOUND if task.is_actor else STARTING
+        self.say(task)
 
     @precondition(lambda self: self.in_state(RUNNING))
     @rule(which=st.integers(0, 9), more=st.booleans())
@@ -163,8 +202,11 @@ class Starts(RuleBasedStateMachine):
         for _ in range(1 + more):
             if self.in_state(RUNNING):
                 task = self.pick(which, RUNNING)
-                self.leave(task)
-                self.port.change(task.node, "CPU", 1)
+                if task.group is None:
+                    self.leave(task)
+                    self.port.change(task.node, "CPU", 1)
+                else:
+                    self.vcs[task.cluster].tasks.remove(task)
                 self.start()
 
     @precondition(lambda self: self.in_state(RUNNING))
@@ -224,7 +266,7 @@ class Starts(RuleBasedStateMachine):
         return fence
 
     def say(self, task: Task, *, again: bool = False) -> None:
-        who = task.worker, task.cluster, task.node, ONE
+        who = task.worker, task.cluster, task.node, ONE if task.group is None else EMPTY
         sharing = self.world.controller.sharing
         if task.state == WAITING:
             sharing.wait(*who)
@@ -245,7 +287,7 @@ class Starts(RuleBasedStateMachine):
         elif answer is not None:
             is_new = task.state != BACK
             task.state = RUNNING
-            self.port.change(task.node, "CPU", -1)
+            self.port.change(task.node, "CPU", -1 if task.group is None else 0)
             if is_new:
                 self.has_started(task)
         elif not self.world.controller.sharing.returned.waits(task.worker):
@@ -270,6 +312,9 @@ class Starts(RuleBasedStateMachine):
         found = self.in_state(*states)
         return found[which % len(found)]
 
+    def works_in(self, group: Task) -> bool:
+        return any(task.group is group for task in self.vcs[group.cluster].tasks)
+
     def within(self, vc: str) -> Iterator[str]:
         yield vc
         for other, each in self.vcs.items():
@@ -277,10 +322,11 @@ class Starts(RuleBasedStateMachine):
                 yield from self.within(other)
 
     def has_started(self, task: Task) -> None:
-        """The law."""
+        """The law; what a group has reserved is in use."""
         vc: str | None = task.cluster
         while vc is not None:
-            running = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.state == RUNNING]
+            tasks = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.group is None]
+            running = [each for each in tasks if each.state in (RUNNING, RESERVED)]
             assert len(running) <= self.vcs[vc].most, (vc, task, running)
             vc = self.vcs[vc].parent
 
@@ -312,6 +358,9 @@ def test_a_long_life(seed: int) -> None:
             (4 * bool(running), lambda: life.wait(chance.randint(0, 9))),
             (4 * bool(waiting), lambda: life.come_back(chance.randint(0, 9))),
             (2 * bool(sent_on), lambda: life.done_elsewhere(chance.randint(0, 9))),
+            (0.5 * bool(life.living()), lambda: life.submit_group(chance.randint(0, 9))),
+            (3 * bool(life.in_state(RESERVED)), lambda: life.work_in_group(chance.randint(0, 9))),
+            (1.5 * bool(life.in_state(RESERVED)), lambda: life.remove_group(chance.randint(0, 9))),
             (1 * bool(life.living()), lambda: life.submit(chance.randint(0, 9), chance.randint(1, 6))),
             (
                 0.6 * (len(life.living()) < MOST),

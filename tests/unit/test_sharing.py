@@ -1,5 +1,6 @@
 """Virtual clusters in the controller, over the in-memory cluster."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ from remora.controller.core import Controller
 from remora.controller.why import why_waiting
 from remora.errors import InvalidVirtualClusterError
 from remora.model.requests import NodeClass
-from remora.model.resources import Resources
+from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.seam.memory import MemoryPort
 from remora.seam.port import ENDED, JOB, RUNNING, WORKER, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import fence_key, read_fence
+from remora.wire.options import Defaults, rewrite_group
 from remora.wire.tokens import class_token, share_token
 
 ANY = NodeClass(LabelSelector(), Tolerations())
@@ -368,6 +370,23 @@ def come_back(world: World, vc: str, node: str) -> dict[str, float]:
     world.later(0.1)
     assert world.controller.sharing.answer("w1") == "go"
     return inner
+
+
+def test_nothing_starts_in_a_placement_group_and_none_is_created_until_what_came_back_is_repaid(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    node = next(iter(world.tokens(vc)))
+    inner = come_back(world, vc, node)
+    sharing = world.controller.sharing
+    request = replace(rewrite_group([{"CPU": 1}], "PACK", {}, Defaults()), cluster=vc)
+    sharing.enter("in a group", vc, node, EMPTY, may_go=False)
+    world.later(0.1)
+    assert sharing.answer("in a group") is None
+    assert "came back" in world.controller.offer_group(request).why.reason
+    world.port.give(node, inner)
+    world.later(0.1)
+    world.later(0.1)
+    assert sharing.answer("in a group") == "go"
+    assert "came back" not in world.controller.offer_group(request).why.reason
 
 
 def test_what_is_used_too_much_on_one_node_is_not_started_on_another(world: World) -> None:

@@ -297,7 +297,7 @@ class Clusters:
             return
         for each in self._returned.line():
             record = self.records.get(each.cluster_id)
-            if record is not None and each.node_id in self._cluster.nodes.by_id:
+            if record is not None and each.amounts.pairs and each.node_id in self._cluster.nodes.by_id:
                 record.busy_at = self._now()  # or what is made for them would be taken back as idle
                 here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), each.node_id)
                 self._grow(record, (here,), each.amounts, 1)

@@ -37,6 +37,7 @@ from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_r
 _SWEEP_SECONDS = 1.0
 _FRESH_SECONDS = 0.2
 _ALL_ACTORS_SECONDS = 15.0
+_OVERDRAWN = "{} uses more than it may until a worker that came back from ray.get ends, and nothing starts before"
 
 
 def utc_seconds() -> float:
@@ -158,6 +159,8 @@ class Controller:
         """Which option of a placement group to create now: the first that would fit if nothing else ran, with its tokens
         on their way; none while there is none, because Ray would not look at it again."""
         self._take_over(self.port.observe())
+        if request.cluster is not None and self.sharing.is_overdrawn(request.cluster):
+            return GroupOffer(None, {}, Explanation(_OVERDRAWN.format(request.cluster)))
         group = Group("", request)
         option = first_possible(self.cluster, group)
         if option is None:

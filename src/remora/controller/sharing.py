@@ -107,6 +107,10 @@ class Sharing:
         if not (again and self.returned.has_leave(worker_id)):
             self.returned.hear(worker_id, cluster_id, node_id, amounts, Kind.STARTING if may_go else Kind.BOUND)
 
+    def is_overdrawn(self, cluster_id: str) -> bool:
+        """Whether more is used than may be because a worker came back from ``ray.get``: nothing starts until that is repaid."""
+        return cluster_id in self._overdrawn_since
+
     def worker_ended(self, worker_id: str) -> None:
         """What it held is Ray's again."""
         if self.returned.take(worker_id):
@@ -297,6 +301,8 @@ class Sharing:
             return False
         if each.cluster_id != ROOT and each.cluster_id not in self.clusters.records:
             return True  # it is gone: nothing holds them up
+        if not each.amounts.pairs:  # a placement group holds what it will use
+            return each.cluster_id not in room.overdrawn()
         running, allowed = self._use(each)
         if any(running.get(name, 0) + units > allowed.get(name, 0) for name, units in each.amounts.pairs):
             return False

@@ -50,5 +50,6 @@ def create_group(
     validate(bundles=bundles, strategy=wanted, lifetime=kwargs.get("lifetime"))
     group = LateGroup(late_key(), [dict(bundle) for bundle in bundles])
     what = f"placement group {kwargs.get('name') or (args[0] if args else '')}".rstrip()
+    group.why = made
     create_later(group, attempt, what, layer.stopped)
     return group

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ class LateGroup(PlacementGroup):  # type: ignore[misc]
                 return False
             time.sleep(min(_LOOK_SECONDS, left))
         assert self._made is not None
-        return bool(self._made.wait(max(0, until - time.monotonic())))
+        return bool(self._made.wait(math.ceil(max(0, until - time.monotonic()))))  # Ray counts whole seconds
 
     def ready(self) -> Any:
         if self._look():

@@ -16,14 +16,15 @@ from remora.ray_seam.blocking import Told, Who, come_back, held_share, insist, s
 from remora.ray_seam.layer import CONTROLLER, NAMESPACE
 from remora.ray_seam.pledges import pledges
 from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
-from remora.wire.tokens import is_real
+from remora.wire.tokens import is_real, reserves_resources
 
 
 def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
     """Waits for leave; whether what this process is about to run may start here. If not, it has to be submitted once more,
-    because there will be no room for it on this node; only what ``may_go`` is told so."""
+    because there will be no room for it on this node; only what ``may_go`` is told so. What runs in a placement group needs no
+    room, because the group has it; but where its cluster uses too much it waits like all others."""
     who = _who(cluster_id)
-    if not who[3]:
+    if not who[3] and not _is_in_group(cluster_id):
         return True
     dead, controller = pledges().broken(), _controller()
     if controller is None:
@@ -74,6 +75,12 @@ def _controller() -> Any:
 def _who(cluster_id: str | None) -> Who:
     worker = ray._private.worker.global_worker
     return worker.worker_id.hex(), cluster_id or ROOT, ray.get_runtime_context().get_node_id(), _amounts(worker, cluster_id)
+
+
+def _is_in_group(cluster_id: str | None) -> bool:
+    """Whether a placement group holds the share that this process is about to use."""
+    held = ray._private.worker.global_worker.core_worker.resource_ids()
+    return cluster_id is not None and any(map(reserves_resources, held))
 
 
 def _amounts(worker: Any, cluster_id: str | None) -> dict[str, float]:

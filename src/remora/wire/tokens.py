@@ -15,6 +15,7 @@ _CLASS = f"{TOKEN_PREFIX}class/"
 _LEASE = f"{TOKEN_PREFIX}lease/"
 _SHARE = f"{TOKEN_PREFIX}vc/"
 _IN_GROUP = "_group_"
+_BUNDLE = "bundle_group_"
 
 OF_CLUSTER = "."
 """Between a virtual cluster and a class of it, in the name of the class."""
@@ -85,6 +86,12 @@ def is_real(name: str) -> bool:
 def is_in_group(name: str) -> bool:
     """Whether a resource is what a placement group has reserved: work that asks for it goes into that group."""
     return _IN_GROUP in name
+
+
+def reserves_resources(name: str) -> bool:
+    """Whether work that holds this uses what its placement group has reserved; every bundle has a name besides, which work of
+    no size holds too."""
+    return _IN_GROUP in name and not name.startswith((TOKEN_PREFIX, _BUNDLE))
 
 
 def without_tokens(amounts: Mapping[str, float]) -> dict[str, float]:
