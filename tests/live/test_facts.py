@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -195,6 +196,23 @@ def test_a_hard_node_affinity_fails_at_once_where_the_node_lacks_a_resource(stoc
     ref = ray.remote(resources={"fact/none": 1})(lambda: 1).options(scheduling_strategy=here).remote()
     with pytest.raises(ray.exceptions.TaskUnschedulableError):
         ray.get(ref, timeout=90)
+
+
+def test_gcs_knows_of_a_workers_death_before_its_raylet_gives_away_what_it_held(stock: World) -> None:
+    def sit() -> Iterator[tuple[str, int]]:
+        yield ray.get_runtime_context().get_worker_id(), os.getpid()
+        time.sleep(600)
+
+    there = NodeAffinitySchedulingStrategy(stock.ids["a"], soft=False)
+    sitter = ray.remote(sit).options(num_cpus=0, max_retries=0, resources={"fact/killed": 1}, scheduling_strategy=there)
+    for _ in range(3):
+        resize(stock, "a", {"fact/killed": 1})
+        said = sitter.remote()
+        worker_id, pid = ray.get(next(said), timeout=90)
+        assert withdrawn(stock, "a", "fact/killed") is False
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: withdrawn(stock, "a", "fact/killed"))
+        assert RayPort().ended([worker_id]) == [worker_id]
 
 
 def test_an_actor_whose_worker_dies_restarts_on_its_node_and_keeps_its_token(stock: World) -> None:

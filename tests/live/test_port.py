@@ -50,6 +50,9 @@ class Memory:
         self.port.submit(Work(WORKER, "cd" * 28, "", "", ENDED, "DEAD", (), (self.node,)))
         return "cd" * 28
 
+    def worker_that_runs(self) -> str:
+        return "ef" * 28
+
 
 class Real:
     """Takes and gives back with an actor that holds the token."""
@@ -98,6 +101,9 @@ class Real:
 
     def job(self) -> str:
         return str(ray.get_runtime_context().get_job_id())
+
+    def worker_that_runs(self) -> str:
+        return str(ray.get_runtime_context().get_worker_id())
 
     def worker_ends(self) -> str:
         """By a signal that it cannot handle, as when memory runs out."""
@@ -235,6 +241,13 @@ def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) ->
         body.port.let_go("contract-hold")
         body.port.let_go("contract-hold")
     eventually(lambda: free(body) == 0.5)
+
+
+def test_workers_that_have_ended_are_told_from_those_that_run(body: Any) -> None:
+    alive = body.worker_that_runs()
+    assert body.port.ended([alive]) == []
+    dead = body.worker_ends()
+    eventually(lambda: body.port.ended([alive, dead]) == [dead])
 
 
 def test_what_is_in_use_cannot_be_held_and_is_not_waited_for(body: Any) -> None:

@@ -20,7 +20,7 @@ from remora.controller.core import Controller
 from remora.errors import InvalidVirtualClusterError
 from remora.model.resources import EMPTY
 from remora.seam.memory import MemoryPort
-from remora.seam.port import NodeView, Observation
+from remora.seam.port import ENDED, WORKER, NodeView, Observation, Work
 from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, RENEW_SECONDS, Fence, fence_key, read_fence
 from remora.wire.tokens import share_token
 
@@ -95,6 +95,8 @@ class Starts(RuleBasedStateMachine):
         self.fences: dict[str, tuple[float, Fence]] = {}
         self.renewed_at = self.world.time
         self.made = 0
+        self.dead: list[Task] = []  # and nobody was told
+        self.pledges: list[Task] = []  # of the dead: whoever starts on their node finds them
         self.is_slow = False
 
     @initialize(least=st.integers(0, 1), more=st.integers(0, 1), queued=st.integers(5, 20))
@@ -188,9 +190,13 @@ class Starts(RuleBasedStateMachine):
                         self.pass_guard(task)
 
     def pass_guard(self, task: Task) -> None:
-        if task.cluster not in self.fence(task.node).full:
+        found = [each for each in self.pledges if each.node == task.node]
+        if task.cluster not in self.fence(task.node).full and not found:
             self.has_started(task)
             return
+        for each in found:
+            self.world.controller.sharing.worker_ended(each.worker)
+            self.pledges.remove(each)
         if task.group is None:
             self.port.change(task.node, "CPU", 1)  # in line it waits in ray.get
         task.state = BOUND if task.is_actor else STARTING
@@ -225,6 +231,27 @@ class Starts(RuleBasedStateMachine):
         task = self.pick(which, WAITING)
         task.state = BACK
         self.say(task)
+
+    @precondition(lambda self: self.in_state(WAITING, SENT_ON))
+    @rule(which=st.integers(0, 9), seldom=SELDOM)
+    def kill(self, which: int, seldom: int) -> None:
+        """Its raylet gives its token to whoever is next, who finds on the node that it was not given back in order."""
+        if not seldom:
+            task = self.pick(which, WAITING, SENT_ON)
+            self.dead.append(task)
+            self.pledges.append(task)
+            self.port.submit(Work(WORKER, task.worker, "", "", ENDED, "", ()))
+            self.leave(task)
+            self.start()
+
+    @precondition(lambda self: self.dead)
+    @rule(which=st.integers(0, 9), is_heard=st.booleans())
+    def death_is_told(self, which: int, is_heard: bool) -> None:
+        """After that, what it said may still be heard; of what it did not say, nothing."""
+        task = self.dead.pop(which % len(self.dead))
+        self.world.controller.sharing.worker_ended(task.worker)
+        if is_heard:
+            self.say(task)
 
     @precondition(lambda self: self.in_state(SENT_ON))
     @rule(which=st.integers(0, 9))
@@ -322,11 +349,10 @@ class Starts(RuleBasedStateMachine):
                 yield from self.within(other)
 
     def has_started(self, task: Task) -> None:
-        """The law; what a group has reserved is in use."""
+        """The law. A group that has reserved something uses it when something runs in it: it may have got what came back."""
         vc: str | None = task.cluster
         while vc is not None:
-            tasks = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.group is None]
-            running = [each for each in tasks if each.state in (RUNNING, RESERVED)]
+            running = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.state == RUNNING]
             assert len(running) <= self.vcs[vc].most, (vc, task, running)
             vc = self.vcs[vc].parent
 
@@ -357,6 +383,8 @@ def test_a_long_life(seed: int) -> None:
             (4 * bool(running), lambda: life.end(chance.randint(0, 9), chance.random() < 0.3)),
             (4 * bool(running), lambda: life.wait(chance.randint(0, 9))),
             (4 * bool(waiting), lambda: life.come_back(chance.randint(0, 9))),
+            (0.5 * bool(waiting or sent_on), lambda: life.kill(chance.randint(0, 9), 0)),
+            (1 * bool(life.dead), lambda: life.death_is_told(chance.randint(0, 9), chance.random() < 0.5)),
             (2 * bool(sent_on), lambda: life.done_elsewhere(chance.randint(0, 9))),
             (0.5 * bool(life.living()), lambda: life.submit_group(chance.randint(0, 9))),
             (3 * bool(life.in_state(RESERVED)), lambda: life.work_in_group(chance.randint(0, 9))),

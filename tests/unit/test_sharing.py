@@ -296,6 +296,36 @@ def test_what_comes_back_to_a_child_holds_up_its_siblings_where_their_parent_is_
     assert all(other in world.fence(each) for each in world.tokens(other))
 
 
+def test_what_a_worker_said_before_it_ended_is_not_heard_after(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    (node,) = world.tokens(vc)
+    sharing = world.controller.sharing
+    sharing.worker_ended("w1")
+    sharing.wait("w1", vc, node, ONE)
+    assert sum(world.tokens(vc).values()) == 1
+    for _ in range(62):
+        world.later(1)
+    sharing.wait("w1", vc, node, ONE)  # nobody has this id any more; it is not remembered for ever
+    assert sum(world.tokens(vc).values()) == 2
+
+
+def test_what_is_taken_back_from_one_that_was_killed_while_it_waited_is_not_given_twice(world: World) -> None:
+    """Its death is told by its raylet, and by the token that is free; the second may be heard of first."""
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    (node,) = world.tokens(vc)
+    held = world.run(vc, node)
+    sharing = world.controller.sharing
+    sharing.wait("w1", vc, node, ONE)
+    world.run(vc, node)
+    sharing.wait("w2", vc, node, ONE)
+    world.run(vc, node)
+    world.port.submit(Work(WORKER, "w1", "", "", ENDED, "", ()))
+    world.port.give(node, held)
+    sharing.come_back("w2", vc, node, ONE)
+    world.later(0.1)
+    assert sharing.answer("w2") is None  # the third runs
+
+
 def test_who_stands_in_line_for_long_is_not_let_in_for_that(world: World) -> None:
     vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
     node = next(iter(world.tokens(vc)))

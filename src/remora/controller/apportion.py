@@ -10,7 +10,7 @@ nothing can be queued.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
 from remora.controller.cluster_memory import Record
@@ -27,8 +27,11 @@ Parts = Mapping[str, Units]
 
 
 class Apportion:
-    def __init__(self, clusters: Clusters, returned: Returned, steering: Steering) -> None:
+    def __init__(
+        self, clusters: Clusters, returned: Returned, steering: Steering, ended: Callable[[Iterable[str]], list[str]]
+    ) -> None:
         self._clusters = clusters
+        self._ended = ended
         self._returned = returned
         self._steering = steering
         self._highest: dict[tuple[str, str], int] = {}  # by node and token: the largest share that it stood for
@@ -46,8 +49,10 @@ class Apportion:
             for name, units in self._returned.on(cluster_id, node_id, lent=True).pairs:
                 if cluster_id in self._clusters.records and node_id in wanted:
                     bump(wanted[node_id], share_token(cluster_id, name), units)
+        before = {node_id: self._actual(nodes[node_id]) for _, node_id in self._returned.places() if node_id in nodes}
         for node_id, view in nodes.items():
             self._lower(node_id, view, wanted[node_id], shares.get(node_id, {}))
+        self._bury(before, {node_id: self._actual(nodes[node_id]) for node_id in before})
         # By the tokens that stand on the nodes now: what was decided since may not have come about.
         room = Room(self._clusters, self._returned, nodes, {node_id: self._actual(nodes[node_id]) for node_id in nodes})
         let_in(room)
@@ -93,6 +98,19 @@ class Apportion:
             self._steering.write(node_id, changes)
             now = self._actual(view)
             self.settled &= all(now.get(token, 0) <= wanted.get(token, 0) for token in changes)
+
+    def _bury(self, before: Mapping[str, Units], after: Mapping[str, Units]) -> None:
+        """What was taken away may be what somebody gave back who waited and was killed: then it would count twice."""
+        shrunk = {
+            (owner[0], node_id)
+            for node_id, tokens in before.items()
+            for token, units in tokens.items()
+            if after[node_id].get(token, 0) < units and (owner := share_of_token(token)) is not None
+        }
+        for place in shrunk & self._returned.places():
+            for worker_id in self._ended(self._returned.workers(*place)):
+                self._returned.bury(worker_id)
+                self._returned.take(worker_id)
 
     def _keep(self, node_id: str, view: NodeView, token: str, units: int, target: int) -> None:
         """Hold what is free of it, by the last report of what is in use. What the report does not show yet cannot be held: a

@@ -16,6 +16,7 @@ from remora.model.resources import EMPTY, Resources
 from remora.wire.fences import RENEW_SECONDS
 
 _LOST_SECONDS = 3 * RENEW_SECONDS
+_BURIED_SECONDS = 60.0
 
 
 class Kind(Enum):
@@ -42,9 +43,12 @@ class Returned:
         self._now = now
         self._workers: dict[str, Standing] = {}
         self._let_in: dict[str, float] = {}  # those with leave that have not yet been told, and when they got it
+        self._buried: dict[str, float] = {}  # workers that have ended: what they still say is old
 
     def hear(self, worker_id: str, cluster_id: str, node_id: str, amounts: Resources, kind: Kind) -> None:
         """A worker says what it waits for, for the first time or again."""
+        if worker_id in self._buried:
+            return
         self._let_in.pop(worker_id, None)  # for something before this
         known = self._workers.get(worker_id)
         if known is not None and known.kind is kind:
@@ -53,6 +57,11 @@ class Returned:
             now = self._now()
             self._workers.pop(worker_id, None)  # it comes last in its line
             self._workers[worker_id] = Standing(worker_id, cluster_id, node_id, amounts, kind, now, now)
+
+    def bury(self, worker_id: str) -> bool:
+        """It has ended; whether it was waiting. It may be heard of later than its death."""
+        self._buried[worker_id] = self._now()
+        return worker_id in self._workers
 
     def take(self, worker_id: str) -> bool:
         """It uses its share again, or has ended; whether it was waiting."""
@@ -85,6 +94,8 @@ class Returned:
             del self._workers[worker_id]
         for worker_id in [worker for worker, at in self._let_in.items() if at < oldest]:
             del self._let_in[worker_id]
+        for worker_id in [worker for worker, at in list(self._buried.items()) if at < self._now() - _BURIED_SECONDS]:
+            del self._buried[worker_id]
 
     def on(self, cluster_id: str, node_id: str, *, lent: bool = False) -> Resources:
         """All that is given back of a cluster's share of a node; or only what others of the cluster may use meanwhile. Whoever
@@ -95,6 +106,9 @@ class Returned:
                 for name, units in each.amounts.pairs:
                     bump(amounts, name, units)
         return Resources(amounts) if amounts else EMPTY
+
+    def workers(self, cluster_id: str, node_id: str) -> list[str]:
+        return [each.worker_id for each in self._workers.values() if (each.cluster_id, each.node_id) == (cluster_id, node_id)]
 
     def places(self) -> set[tuple[str, str]]:
         return {(each.cluster_id, each.node_id) for each in self._workers.values()}

@@ -43,7 +43,7 @@ class Sharing:
         self._now = now
         self.returned = Returned(now)
         self.clusters = Clusters(port, scheduler, self.returned, note, now)
-        self.apportion = Apportion(self.clusters, self.returned, steering)
+        self.apportion = Apportion(self.clusters, self.returned, steering, port.ended)
         self.nodes: Mapping[str, NodeView] = {}
         self.loose: dict[int, Units] = {}
         self._seen: dict[str, set[str]] = {}
@@ -113,6 +113,7 @@ class Sharing:
 
     def worker_ended(self, worker_id: str) -> None:
         """What it held is Ray's again."""
+        self.returned.bury(worker_id)
         if self.returned.take(worker_id):
             self.steer()
 

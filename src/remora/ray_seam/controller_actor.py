@@ -97,7 +97,7 @@ class ControllerActor:
 
     def _told(self, work: Work | None) -> None:
         """Of an actor, a job or a worker we know what it means; after anything else everything is looked at."""
-        if work is not None and work.kind == WORKER and not self._core.sharing.returned.waits(work.work_id):
+        if work is not None and work.kind == WORKER and not self._core.sharing.returned.bury(work.work_id):
             return  # they come and go all the time
         if work is not None:
             self._core.inbox.append(work)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ray
-from ray import ActorID, JobID, PlacementGroupID
+from ray import ActorID, JobID, PlacementGroupID, WorkerID
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from remora.seam.port import ACTOR, ENDED, GROUP, JOB, RUNNING, TASK, WAITING, Work
@@ -50,6 +50,11 @@ class Lookup:
         # GCS remembers very many that are dead: each living state is asked for by itself.
         table = [data for state in _LIVING for data in _accessor().get_actor_table(None, state)]
         return [*_running_jobs(), *(actor_from(gcs_pb2.ActorTableData.FromString(data)) for data in table)]
+
+    def has_ended(self, worker_id: str) -> bool:
+        """A raylet tells GCS that a worker has ended before it gives away what the worker held."""
+        data = _accessor().get_worker_info(WorkerID(bytes.fromhex(worker_id)))
+        return bool(data) and not gcs_pb2.WorkerTableData.FromString(data).is_alive
 
     def is_created(self, group_id: PlacementGroupID, timeout: float) -> bool:
         """Whether a placement group got what it asks for; as soon as GCS has tried."""

@@ -114,6 +114,7 @@ TOUCHED = (
     Name("ray._private.worker", "wait", "where ray.wait waits", ("ray_waitables", "num_returns", "timeout", "fetch_local")),
     Name("ray._raylet", "CoreWorker.resource_ids", "what a worker holds"),
     Name("ray._raylet", "CoreWorker.kill_actor", "stops the actors of a virtual cluster", ("actor_id", "no_restart")),
+    Name("ray._raylet", "GlobalStateAccessor.get_worker_info", "whether a worker has ended"),
     Name("ray._raylet", "GlobalStateAccessor.get_placement_group_table", "placement groups"),
     Name("ray._raylet", "GlobalStateAccessor.get_placement_group_info", "one placement group"),
     Name("ray._private.gcs_utils", "create_gcs_channel", "the way to GCS's table of tasks"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ray import PlacementGroupID
@@ -69,6 +69,9 @@ class RayPort(Kv):
 
     def find(self, id_or_name: str | None) -> list[Work]:
         return self._lookup().find(id_or_name) if id_or_name is not None else self._lookup().living()
+
+    def ended(self, worker_ids: Iterable[str]) -> list[str]:
+        return [worker_id for worker_id in worker_ids if self._lookup().has_ended(worker_id)]
 
     def restart(self, actor_id: str) -> None:
         self._lookup().restart(actor_id)

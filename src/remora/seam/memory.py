@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from remora.seam.port import ACTOR, ENDED, GROUP, JOB, RUNNING, WORKER, Demand, NodeGoneError, NodeView, Observation, Work
@@ -62,6 +62,10 @@ class MemoryPort:
             for work in (*self._work, *held)
             if id_or_name in (work.work_id, work.name) or (id_or_name == work.job_id and work.state != ENDED)
         ]
+
+    def ended(self, worker_ids: Iterable[str]) -> list[str]:
+        dead = {work.work_id for work in self._work if work.kind == WORKER and work.state == ENDED}
+        return [worker_id for worker_id in worker_ids if worker_id in dead]
 
     def restart(self, actor_id: str) -> None:
         self.restarted.append(actor_id)

@@ -5,7 +5,7 @@ The contract suite (tests/live/test_port.py) runs against every body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -90,6 +90,10 @@ class Port(Protocol):
     def find(self, id_or_name: str | None) -> list[Work]:
         """The task, actor or placement group of this id or name; for the id of a job, the job and all of it that has not
         ended; for None, every actor and every job that has not ended."""
+        ...
+
+    def ended(self, worker_ids: Iterable[str]) -> list[str]:
+        """Which of these worker processes have ended: all whose raylet has given away again what they held."""
         ...
 
     def restart(self, actor_id: str) -> None:
