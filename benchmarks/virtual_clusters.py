@@ -22,6 +22,7 @@ from side_by_side import Driver, head, in_turns, report, serve, start
 
 import remora
 from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
+from remora.ray_seam import raw
 
 BATCH = 500
 WARM = 50
@@ -87,6 +88,24 @@ def clusters_in_flight(controller: Any, job_id: str) -> float:
     return GANGS / (time.perf_counter() - began)
 
 
+def bounds() -> tuple[float, float]:
+    """Milliseconds of Ray's own that a gang takes at least: its tokens given and taken on two nodes, and remembered twice."""
+    gcs = ray._private.worker.global_worker.gcs_client
+    nodes = [node["NodeID"] for node in raw.nodes()]
+    resizes, writes = [], []
+    for _ in range(20):
+        began = time.perf_counter()
+        for amount in (1.0, 0.0):
+            for node_id in nodes:
+                gcs.resize_raylet_resource_instances(node_id, {"bench/gang": amount})
+        resizes.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        gcs.internal_kv_put(b"gang", b"", True, b"bench")
+        gcs.internal_kv_del(b"gang", False, b"bench")
+        writes.append(time.perf_counter() - began)
+    return statistics.median(resizes) * 1e3, statistics.median(writes) * 1e3
+
+
 def growth(task: Any, controller: Any) -> tuple[float, float]:
     """Milliseconds from the first submission to the first task that runs, and to the maximum."""
     while len(ray.get(controller.look_clusters.remote())) > 1:  # until the last one has given everything back
@@ -148,6 +167,11 @@ def main() -> None:
             f"gangs of two made and ended a second{how}: placement groups {groups:.0f}, virtual clusters {clusters:.0f}, "
             f"ratio {clusters / groups:.2f}"
         )
+    resizes, writes = bounds()
+    print(
+        f"of the {1e3 / middle['clusters']:.1f} ms of a gang, its four resizes take {resizes:.1f} and its two writes into GCS "
+        f"{writes:.1f}; the rest is two calls of the controller and what it decides"
+    )
     work = ray.remote(lambda: time.sleep(0.02))
     grown = [growth(work, controller) for _ in range(rounds)]
     first, full = (statistics.median(values) for values in zip(*grown, strict=True))

@@ -338,7 +338,8 @@ class Clusters:
 
     def _free_id(self) -> str:
         """Names are used again, after a while: Ray never forgets a kind of task, and each name makes new kinds."""
-        for cluster_id in [each for each, until in self._cooling.items() if until < self._now()]:
+        now = self._now()
+        for cluster_id in [each for each, until in self._cooling.items() if until < now]:
             del self._cooling[cluster_id]
         taken = {*self.records, *self._cooling, *self._seen}
         return next(name for number in itertools.count(1) if (name := f"vc{number}") not in taken)
