@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,11 @@ def where(world: World) -> Any:
         return str(ray.get_runtime_context().get_node_id())
 
     return ray.remote(where)
+
+
+def few(names: Iterable[str], *kept: str) -> list[Any]:
+    """Parameters that are all alike: these few are tried every time, the others with the deep tests."""
+    return [pytest.param(name, marks=() if name in kept else pytest.mark.deep) for name in names]
 
 
 def eventually(check: Callable[[], Any], timeout: float = 60.0) -> Any:

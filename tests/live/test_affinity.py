@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from tests.live.conftest import World, eventually, waits
+from tests.live.conftest import World, eventually, few, waits
 
 import remora
 from remora import (
@@ -101,7 +101,7 @@ SPELLINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("name", few(SPELLINGS, "two expressions", "SQL"))
 def test_an_actor_joins_another_by_its_labels_written_as(name: str, world: World) -> None:
     first = make(labels={"location": "dc_1"}, label_selector={"zone": "b"})
     assert names(world, [first, make(scheduling_strategy=SPELLINGS[name]())]) == ["b", "b"]

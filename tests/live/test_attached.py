@@ -125,15 +125,15 @@ def test_a_taint_bites_on_a_full_node_and_every_result_is_right_and_made_once(wo
         return number, number * number
 
     tally = ray.remote(num_cpus=0)(Tally).options(label_selector={"zone": "head"}).remote()
-    refs = [ray.remote(work).options(num_returns=2, max_retries=0).remote(number, tally) for number in range(300)]
+    refs = [ray.remote(work).options(num_returns=2, max_retries=0).remote(number, tally) for number in range(150)]
     on_b = world.ids["b"]
     eventually(lambda: sum(node == on_b for _, node in ray.get(tally.read.remote())) > 10)
     remora.taint_node(on_b, {"pressure": "high"})
     before = len([node for _, node in ray.get(tally.read.remote()) if node == on_b])
-    assert ray.get([ref for pair in refs for ref in pair]) == [part for n in range(300) for part in (n, n * n)]
+    assert ray.get([ref for pair in refs for ref in pair]) == [part for n in range(150) for part in (n, n * n)]
     starts = ray.get(tally.read.remote())
     assert len([node for _, node in starts if node == on_b]) == before, "something started there after the taint"
-    assert sorted(number for number, _ in starts) == list(range(300))
+    assert sorted(number for number, _ in starts) == list(range(150))
     remora.untaint_node(on_b, ["pressure"])
     ray.kill(tally)
 

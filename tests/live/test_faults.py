@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import ray
 from ray.util.scheduling_strategies import In, NodeAffinitySchedulingStrategy, NodeLabelSchedulingStrategy
-from tests.live.conftest import World, eventually, run_driver, waits
+from tests.live.conftest import World, eventually, few, run_driver, waits
 from tests.live.test_facts import in_table, is_in_state
 
 import remora
@@ -240,7 +240,7 @@ def test_what_a_task_gives_back_on_a_tainted_node_lets_no_actor_and_no_group_in(
         ray.kill(actor)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", few(STRATEGIES, "SPREAD", "soft node affinity"))
 def test_a_taint_is_honoured_by_tasks_and_actors_under(name: str, world: World, where: Any) -> None:
     """Only the tainted node has what they ask for, so whatever starts at all starts there."""
     strategy = STRATEGIES[name](world.ids["gpu"])
@@ -256,7 +256,7 @@ def test_a_taint_is_honoured_by_tasks_and_actors_under(name: str, world: World, 
         ray.kill(actor)
 
 
-@pytest.mark.parametrize("name", ["DEFAULT", "SPREAD", "soft node affinity"])
+@pytest.mark.parametrize("name", few(["DEFAULT", "SPREAD", "soft node affinity"], "SPREAD"))
 def test_an_actor_that_wants_nothing_stays_off_a_tainted_node_under(name: str, world: World) -> None:
     actors = [make_spy(num_cpus=0, scheduling_strategy=STRATEGIES[name](world.ids["gpu"])) for _ in range(5)]
     assert "gpu" not in world.names([actor.node.remote() for actor in actors])

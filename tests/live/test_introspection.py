@@ -12,6 +12,7 @@ from ray import available_resources, cluster_resources, nodes  # as users import
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 from tests.live.conftest import World, eventually
+from tests.live.test_virtual_clusters import tree
 
 import remora
 from remora import FixedSizeNode, FixedSizeNodes, In, UnknownNameError, VirtualCluster, VirtualClusterInfo
@@ -177,6 +178,7 @@ def test_a_cluster_that_is_gone_says_so(world: World) -> None:
 
 def test_work_that_selects_a_virtual_node_is_in_that_one(world: World, look: Any) -> None:
     together = FixedSizeNodes([FixedSizeNode({"CPU": 1}, {"slot": str(each)}) for each in range(2)], "PACK")
+    eventually(lambda: not tree())  # or they may not fit on one node
     with VirtualCluster(fixed_size_nodes=[together]):
         by_slot = {node["Labels"]["slot"]: node["NodeID"] for node in nodes()}
         assert len({node["PhysicalNodeID"] for node in nodes()}) == 1

@@ -298,7 +298,7 @@ def test_what_comes_back_on_one_node_holds_up_what_starts_on_others(world: World
         outer = waits_and_works.remote(flag, 2.0)
         assert ray.get(flag.waited.remote(), timeout=60)
         owners = [Owner.options(node_labels={"side": In(side)}).remote() for side in "lr"]
-        others = [owner.work.remote(6 * [0.9]) for owner in owners]
+        others = [owner.work.remote(5 * [0.9]) for owner in owners]
         assert waits(others[0], 3)  # both sides have a queue
         ray.get(flag.raise_it.remote(), timeout=60)
         left = ray.get(outer, timeout=60)
