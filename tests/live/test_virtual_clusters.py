@@ -433,6 +433,32 @@ def test_a_driver_that_is_killed_gives_everything_back(world: World):
     driver.communicate()
 
 
+def test_a_driver_whose_node_is_lost_gives_everything_back(world: World):
+    """Its raylet cannot tell of it any more, nor of the driver."""
+    code = """
+        import remora, time
+        from remora import VirtualCluster
+        remora.init(address=address, logging_level="ERROR", log_to_driver=False, _node_ip_address="127.0.0.2",
+                    virtual_cluster=VirtualCluster(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}))
+        @ray.remote
+        def work():
+            time.sleep(600)
+        refs = [work.remote() for _ in range(10)]
+        print(ray.get_runtime_context().get_node_id(), flush=True)
+        time.sleep(600)
+    """
+    with world.extra("mortal", num_cpus=0, labels={"zone": "mortal"}, node_ip_address="127.0.0.2") as kill:
+        driver = run_driver(world, code)
+        assert line_of(driver) == world.ids["mortal"] + "\n"
+        (vc,) = tree()
+        eventually(lambda: used(vc) == 2)
+        os.kill(driver.pid, signal.SIGSTOP)  # a machine that is lost says nothing
+        kill()
+        eventually(lambda: is_gone(vc), timeout=30)
+        driver.kill()
+        driver.communicate()
+
+
 def test_a_detached_actor_keeps_what_it_uses(world: World):
     code = """
         import remora
