@@ -226,8 +226,9 @@ def waits_tells_and_works(flag: Any, told: Any, seconds: float) -> float:
     return time.monotonic()
 
 
-def test_nothing_starts_in_a_placement_group_before_what_came_back_is_repaid(world: World):
-    """A group has no guard and may take what was lent; but what starts in it has one."""
+@contextlib.contextmanager
+def one_back_beside_a_group() -> Iterator[tuple[str, Any, Any]]:
+    """In a cluster of one CPU: a group that has reserved what a worker lent, and that worker, which runs again; its result."""
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}) as vc:
         flag, box = Flag.options(num_cpus=0, max_concurrency=4).remote(), Box.remote()
         outer = waits_tells_and_works.remote(flag, box, 2.0)
@@ -235,32 +236,30 @@ def test_nothing_starts_in_a_placement_group_before_what_came_back_is_repaid(wor
         group = placement_group([{"CPU": 1}])
         ray.get(group.ready(), timeout=60)
         ray.get(flag.raise_it.remote(), timeout=60)
-        assert ray.get(box.get.remote(), timeout=60)  # it runs again, and the group has its place
+        assert ray.get(box.get.remote(), timeout=60)
+        yield vc, PlacementGroupSchedulingStrategy(group), outer
+        remove_placement_group(group)
+
+
+def test_nothing_starts_in_a_placement_group_before_what_came_back_is_repaid(world: World):
+    """A group has no guard and may take what was lent; but what starts in it has one."""
+    with one_back_beside_a_group() as (vc, there, outer):
         eventually(lambda: used(vc) == 2)
-        there = PlacementGroupSchedulingStrategy(group)
         task = timed.options(scheduling_strategy=there).remote(0.1)
         left = ray.get(outer, timeout=60)
         assert ray.get(task, timeout=60)[0] >= left
-        remove_placement_group(group)
 
 
 def test_an_actor_in_a_placement_group_waits_until_what_came_back_is_repaid(world: World):
-    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
-        flag, box = Flag.options(num_cpus=0, max_concurrency=4).remote(), Box.remote()
-        outer = waits_tells_and_works.remote(flag, box, 2.0)
-        assert ray.get(flag.waited.remote(), timeout=60)
-        group = placement_group([{"CPU": 1}])
-        ray.get(group.ready(), timeout=60)
-        ray.get(flag.raise_it.remote(), timeout=60)
-        assert ray.get(box.get.remote(), timeout=60)
+    with one_back_beside_a_group() as (_, there, outer):
         late = placement_group([{"CPU": 1}])  # while more is used than may be none is created
         assert isinstance(late, LateGroup)
         assert "came back" in str(late.why["reason"])
-        actor = Newcomer.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+        actor = Newcomer.options(scheduling_strategy=there).remote()
         left = ray.get(outer, timeout=60)
         assert ray.get(actor.born_at.remote(), timeout=60) >= left
         ray.kill(actor)
-        remove_placement_group(group)
+        remove_placement_group(there.placement_group)
         ray.get(late.ready(), timeout=60)
         remove_placement_group(late)
 
