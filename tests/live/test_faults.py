@@ -35,6 +35,7 @@ def make_spy(**options: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------------------- nodes
 
 
+@pytest.mark.deep
 def test_an_actor_whose_node_is_killed_restarts_where_the_rules_of_now_allow_it(world: World) -> None:
     with world.extra("mortal", num_cpus=1, labels={"role": "web"}) as kill:
         spy = make_spy(num_cpus=0, label_selector={"role": "web"}, max_restarts=-1, max_task_retries=-1)
@@ -51,6 +52,7 @@ def test_an_actor_whose_node_is_killed_restarts_where_the_rules_of_now_allow_it(
     remora.untaint_node(world.ids["a"], ["broken"])
 
 
+@pytest.mark.deep
 def test_what_no_node_matches_starts_when_a_node_with_the_label_joins(world: World, where: Any) -> None:
     spy = make_spy(num_cpus=0, label_selector={"team": "green"})
     refs = [where.options(num_cpus=0, label_selector={"team": "green"}).remote(), spy.node.remote()]

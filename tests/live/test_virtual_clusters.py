@@ -250,6 +250,7 @@ def test_nothing_starts_in_a_placement_group_before_what_came_back_is_repaid(wor
         assert ray.get(task, timeout=60)[0] >= left
 
 
+@pytest.mark.deep
 def test_an_actor_in_a_placement_group_waits_until_what_came_back_is_repaid(world: World):
     with one_back_beside_a_group() as (_, there, outer):
         late = placement_group([{"CPU": 1}])  # while more is used than may be none is created
@@ -289,6 +290,7 @@ def test_nothing_starts_in_place_of_one_that_was_killed_while_it_waited(world: W
         assert most_at_once(ray.get(others, timeout=60)) == 1
 
 
+@pytest.mark.deep
 def test_what_comes_back_on_one_node_holds_up_what_starts_on_others(world: World):
     """Two nodes of one CPU each. While one more than that runs, nothing new starts on either."""
     nodes = [FixedSizeNode({"CPU": 1}, labels={"side": side}) for side in "lr"]
