@@ -349,7 +349,8 @@ class Starts(RuleBasedStateMachine):
                 yield from self.within(other)
 
     def has_started(self, task: Task) -> None:
-        """The law. A group that has reserved something uses it when something runs in it: it may have got what came back."""
+        """The law. A group counts only while something runs in it: one that waits in GCS may reserve what comes back, beyond the
+        maximum (decision 8 has it among what is not exact)."""
         vc: str | None = task.cluster
         while vc is not None:
             running = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.state == RUNNING]
