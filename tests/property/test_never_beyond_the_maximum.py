@@ -349,8 +349,11 @@ class Starts(RuleBasedStateMachine):
                 yield from self.within(other)
 
     def has_started(self, task: Task) -> None:
-        """The law. A group counts only while something runs in it: one that waits in GCS may reserve what comes back, beyond the
-        maximum (decision 8 has it among what is not exact)."""
+        """The law.
+
+        A group counts only while something runs in it. One that waits in GCS may reserve what comes back, beyond the maximum:
+        decision 8 has it among what is not exact.
+        """
         vc: str | None = task.cluster
         while vc is not None:
             running = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.state == RUNNING]
