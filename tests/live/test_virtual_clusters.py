@@ -22,7 +22,8 @@ from remora.errors import InvalidInputError, InvalidVirtualClusterError
 from remora.ray_seam import clusters, within
 from remora.ray_seam.late import LateGroup
 from remora.ray_seam.ray_port import RayPort
-from remora.wire.tokens import share_of_token, share_token
+from remora.wire.classes import cluster_key
+from remora.wire.tokens import counts_for, is_part, share_of_token
 
 
 def controller() -> Any:
@@ -34,12 +35,25 @@ def tree() -> dict[str, dict[str, Any]]:
 
 
 def used(cluster_id: str, resource: str = "CPU", port: Any = None) -> float:
-    """What Ray itself says is taken of a share, over all nodes, without what the controller holds of it."""
+    """What Ray itself says is taken of a share, over all nodes, without what the controller holds of it: by tasks, actors and
+    placement groups."""
     port = port or RayPort()
-    token = share_token(cluster_id, resource)
-    taken = sum(view.total.get(token, 0.0) - view.available.get(token, 0.0) for view in port.observe().nodes)
+    records = {key.removeprefix(cluster_key("")): json.loads(port.get(key) or b"{}") for key in port.keys(cluster_key(""))}
+    groups = {name for name, record in records.items() if record.get("berth") and record["parent"] == cluster_id}
+
+    def counts(name: str) -> bool:
+        share = share_of_token(name)
+        return (
+            share is not None
+            and not is_part(share[0])
+            and counts_for(share[0]) in {cluster_id, *groups}
+            and share[1] == resource
+        )
+
+    views = port.observe().nodes
+    taken = sum(total - view.available.get(name, 0.0) for view in views for name, total in view.total.items() if counts(name))
     holds = [json.loads(port.get(key) or b"{}") for key in port.keys("hold/")]
-    return round(taken - sum(hold.get(token, 0.0) for hold in holds), 4)
+    return round(taken - sum(amount for hold in holds for name, amount in hold.items() if counts(name)), 4)
 
 
 def is_gone(cluster_id: str) -> bool:

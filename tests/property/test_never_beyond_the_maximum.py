@@ -20,9 +20,12 @@ from remora.controller.core import Controller
 from remora.errors import InvalidVirtualClusterError
 from remora.model.resources import EMPTY
 from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, WORKER, NodeView, Observation, Work
+from remora.seam.port import ENDED, GROUP, WORKER, NodeView, Observation, Work
+from remora.seam.port import RUNNING as SEAM_RUNNING
+from remora.seam.port import WAITING as SEAM_WAITING
 from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, RENEW_SECONDS, Fence, fence_key, read_fence
-from remora.wire.tokens import share_token
+from remora.wire.options import Defaults, rewrite_group
+from remora.wire.tokens import bundle_id, share_token
 
 CPUS = 3
 NODES = ("n1", "n2")
@@ -30,7 +33,7 @@ MOST = 3
 SELDOM = st.integers(0, 4)
 
 RUNNING, WAITING, BACK, STARTING, BOUND, SENT_ON = "running", "waiting", "back", "starting", "bound", "sent on"
-RESERVED = "reserved"
+CREATED, RESERVED = "created", "reserved"
 
 
 class LatePort(MemoryPort):
@@ -47,6 +50,12 @@ class LatePort(MemoryPort):
 
     def report(self, node_id: str) -> None:
         self.reported[node_id] = self._nodes[node_id]
+
+    def let_go(self, name: str) -> None:
+        """A hold, or a placement group."""
+        super().let_go(name)
+        for group in [work for work in self._work if work.work_id == name]:
+            self.submit(replace(group, state=ENDED))
 
     def take(self, node_id: str, amounts: Mapping[str, float]) -> None:
         """Work that came back may have left less than nothing of a CPU."""
@@ -70,6 +79,11 @@ class Task:
     is_actor: bool = False
     is_done: bool = False
     group: Task | None = None  # that has reserved what it uses
+    berth: str = ""  # of a placement group, which was created in GCS, and reserved when that had room for it
+
+    @property
+    def token(self) -> str:
+        return share_token(bundle_id(self.berth, 0) if self.berth else self.cluster, "CPU")
 
 
 @dataclass
@@ -77,7 +91,6 @@ class VC:
     most: float
     parent: str | None
     queued: int = 0
-    groups: int = 0  # that wait in GCS
     closed: bool = False
     tasks: list[Task] = field(default_factory=list)
 
@@ -139,10 +152,41 @@ class Starts(RuleBasedStateMachine):
     @precondition(lambda self: self.living())
     @rule(which=st.integers(0, 9))
     def submit_group(self, which: int) -> None:
-        """A placement group of one bundle. It has no guard; but what runs in it has."""
+        """A placement group of one bundle. It has no guard: once it is created in GCS it reserves what it gets. But what runs
+        in it has one."""
         vc = self.living()[which % len(self.living())]
-        self.vcs[vc].groups += 1
-        self.world.want(vc, 1)
+        request = replace(rewrite_group([{"CPU": 1}], "PACK", {}, Defaults()), cluster=vc)
+        self.made += 1
+        offer = self.world.controller.offer_group(request, "j1", f"ask{self.made}")
+        if offer.berth is not None:
+            (node,) = offer.nodes[share_token(bundle_id(offer.berth, 0), "CPU")]
+            group = Task(f"g{self.made}", vc, node, CREATED, berth=offer.berth)
+            self.vcs[vc].tasks.append(group)
+            self.tell_gcs(group, SEAM_WAITING)
+
+    @precondition(lambda self: self.in_state(CREATED))
+    @rule(which=st.integers(0, 9))
+    def gcs_tries(self, which: int) -> None:
+        group = self.pick(which, CREATED)
+        if self.has_room(group.node, group.token):
+            self.reserve(group)
+
+    @precondition(lambda self: self.in_state(CREATED))
+    @rule(which=st.integers(0, 9))
+    def give_up_group(self, which: int) -> None:
+        """GCS had no room for it for a second: its creator removes it, and says so."""
+        group = self.pick(which, CREATED)
+        self.vcs[group.cluster].tasks.remove(group)
+        self.tell_gcs(group, ENDED)
+        self.world.controller.sharing.leave_berth(group.berth)
+        self.start()
+
+    @precondition(lambda self: self.in_state(CREATED))
+    @rule(which=st.integers(0, 9), seldom=SELDOM)
+    def lose_creator(self, which: int, seldom: int) -> None:
+        """Whoever created a group was killed before it said anything: the group stays as it is."""
+        if not seldom:
+            self.pick(which, CREATED).is_done = True
 
     @precondition(lambda self: self.in_state(RESERVED))
     @rule(which=st.integers(0, 9))
@@ -155,12 +199,15 @@ class Starts(RuleBasedStateMachine):
             self.pass_guard(task)
 
     @precondition(lambda self: self.in_state(RESERVED))
-    @rule(which=st.integers(0, 9))
-    def remove_group(self, which: int) -> None:
+    @rule(which=st.integers(0, 9), is_told=st.booleans())
+    def remove_group(self, which: int, is_told: bool) -> None:
         group = self.pick(which, RESERVED)
         if not self.works_in(group):
             self.leave(group)
             self.port.change(group.node, "CPU", 1)
+            self.tell_gcs(group, ENDED)
+            if is_told:
+                self.world.controller.sharing.leave_berth(group.worker)
             self.start()
 
     # What nodes and workers do
@@ -173,21 +220,37 @@ class Starts(RuleBasedStateMachine):
         """Who has leave goes on; raylets start what is queued and has all that it needs."""
         for task in self.in_state(BACK, STARTING, BOUND):
             self.ask(task)
+        for group in self.in_state(CREATED):
+            if self.port.find(group.worker)[0].state == ENDED:
+                self.vcs[group.cluster].tasks.remove(group)  # by the controller, because nobody knew of it
         for node in () if self.is_slow else NODES:
             for name, vc in self.vcs.items():
-                token = share_token(name, "CPU")
-                while vc.queued + vc.groups and min(self.port.available(node, each) for each in (token, "CPU")) >= 1:
-                    self.port.change(node, token, -1)
-                    self.port.change(node, "CPU", -1)
+                while vc.queued and self.has_room(node, share_token(name, "CPU")):
                     self.made += 1
                     task = Task(f"w{self.made}", name, node, RUNNING, self.made % 4 == 0)
+                    self.take(task)
                     vc.tasks.append(task)
-                    if vc.groups:
-                        vc.groups -= 1
-                        task.state = RESERVED
-                    else:
-                        vc.queued -= 1
-                        self.pass_guard(task)
+                    vc.queued -= 1
+                    self.pass_guard(task)
+
+    def has_room(self, node: str, token: str) -> bool:
+        return min(self.port.available(node, each) for each in (token, "CPU")) >= 1
+
+    def take(self, task: Task) -> None:
+        self.port.change(task.node, task.token, -1)
+        self.port.change(task.node, "CPU", -1)
+
+    def reserve(self, group: Task) -> None:
+        """GCS says so, and its creator tells the controller, if it lives."""
+        self.take(group)
+        group.state = RESERVED
+        self.tell_gcs(group, SEAM_RUNNING)
+        self.has_started(group)
+        if not group.is_done:
+            self.world.controller.sharing.take_berth(group.berth, group.worker)
+
+    def tell_gcs(self, group: Task, state: str) -> None:
+        self.port.submit(Work(GROUP, group.worker, "", "j1", state, "", ({group.token: 1.0},)))
 
     def pass_guard(self, task: Task) -> None:
         found = [each for each in self.pledges if each.node == task.node]
@@ -197,6 +260,7 @@ class Starts(RuleBasedStateMachine):
         for each in found:
             self.world.controller.sharing.worker_ended(each.worker)
             self.pledges.remove(each)
+            self.fences.pop(task.node, None)  # it is read again before these are forgotten
         if task.group is None:
             self.port.change(task.node, "CPU", 1)  # in line it waits in ray.get
         task.state = BOUND if task.is_actor else STARTING
@@ -327,7 +391,7 @@ class Starts(RuleBasedStateMachine):
 
     def leave(self, task: Task) -> None:
         self.vcs[task.cluster].tasks.remove(task)
-        self.port.change(task.node, share_token(task.cluster, "CPU"), 1)
+        self.port.change(task.node, task.token, 1)
 
     def living(self) -> list[str]:
         return [vc for vc, each in self.vcs.items() if not each.closed and vc in self.world.controller.sharing.clusters.records]
@@ -349,14 +413,11 @@ class Starts(RuleBasedStateMachine):
                 yield from self.within(other)
 
     def has_started(self, task: Task) -> None:
-        """The law.
-
-        A group counts only while something runs in it. One that waits in GCS may reserve what comes back, beyond the maximum:
-        decision 8 has it among what is not exact.
-        """
+        """The law. What runs in a group uses what that has reserved."""
         vc: str | None = task.cluster
         while vc is not None:
-            running = [each for inner in self.within(vc) for each in self.vcs[inner].tasks if each.state == RUNNING]
+            everything = [each for inner in self.within(vc) for each in self.vcs[inner].tasks]
+            running = [each for each in everything if each.state in (RUNNING, RESERVED) and each.group is None]
             assert len(running) <= self.vcs[vc].most, (vc, task, running)
             vc = self.vcs[vc].parent
 
@@ -366,7 +427,7 @@ class Starts(RuleBasedStateMachine):
 
     @invariant()
     def nobody_holds_what_was_never_given(self) -> None:
-        tokens = (share_token(vc, "CPU") for vc in self.vcs)
+        tokens = {*(share_token(vc, "CPU") for vc in self.vcs), *(group.token for group in self.in_state(RESERVED))}
         assert all(self.port.available(node, token) >= 0 for token in tokens for node in NODES)
 
 
@@ -390,9 +451,12 @@ def test_a_long_life(seed: int) -> None:
             (0.5 * bool(waiting or sent_on), lambda: life.kill(chance.randint(0, 9), 0)),
             (1 * bool(life.dead), lambda: life.death_is_told(chance.randint(0, 9), chance.random() < 0.5)),
             (2 * bool(sent_on), lambda: life.done_elsewhere(chance.randint(0, 9))),
-            (0.5 * bool(life.living()), lambda: life.submit_group(chance.randint(0, 9))),
+            (1 * bool(life.living()), lambda: life.submit_group(chance.randint(0, 9))),
+            (3 * bool(life.in_state(CREATED)), lambda: life.gcs_tries(chance.randint(0, 9))),
+            (1 * bool(life.in_state(CREATED)), lambda: life.give_up_group(chance.randint(0, 9))),
+            (0.3 * bool(life.in_state(CREATED)), lambda: life.lose_creator(chance.randint(0, 9), 0)),
             (3 * bool(life.in_state(RESERVED)), lambda: life.work_in_group(chance.randint(0, 9))),
-            (1.5 * bool(life.in_state(RESERVED)), lambda: life.remove_group(chance.randint(0, 9))),
+            (1.5 * bool(life.in_state(RESERVED)), lambda: life.remove_group(chance.randint(0, 9), chance.random() < 0.7)),
             (1 * bool(life.living()), lambda: life.submit(chance.randint(0, 9), chance.randint(1, 6))),
             (
                 0.6 * (len(life.living()) < MOST),

@@ -166,7 +166,7 @@ def test_the_first_option_that_could_ever_fit_is_offered_with_its_tokens(port: M
         ],
     )
     offer = controller.offer_group(wanted)
-    assert (offer.option, offer.nodes) == (2, {replace(PLAIN, takers=GROUPS).class_id: ["n1", "n2"]})
+    assert (offer.option, offer.nodes) == (2, {class_token(replace(PLAIN, takers=GROUPS).class_id): ["n1", "n2"]})
     port.join("n3", {"CPU": 2}, {"zone": "b"})
     assert controller.offer_group(wanted).option == 1
     assert offers(port, replace(IN_B, takers=GROUPS)) == {"n2", "n3"}

@@ -28,6 +28,19 @@ def test_what_is_old_is_read_again(tmp_path: Path):
     assert [fence.data() for _ in range(3)] == [b"one", b"", b"two" * 1_000]
 
 
+def test_once_it_was_read_for_all_nobody_trusts_what_was_read_before(tmp_path: Path):
+    answers = [b"old"]
+    first, second = (SharedFence(tmp_path / "page", lambda: answers[-1], seconds=60) for _ in range(2))
+    assert [first.data(), second.data()] == [b"old"] * 2
+    answers.append(b"new")
+    assert second.data() == b"old"
+    first.refresh()
+    assert second.data() == b"new"
+    answers.append(b"x" * 100_000)
+    first.refresh()
+    assert second.data() == b"x" * 100_000
+
+
 def test_more_than_fits_is_read_every_time_and_still_right(tmp_path: Path):
     fence = SharedFence(tmp_path / "page", lambda: b"x" * 100_000, seconds=60)
     assert fence.data() == fence.data() == b"x" * 100_000

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remora import FixedSizeNode, FixedSizeNodes, VirtualCluster
-from remora.controller.core import Controller
+from remora.controller.core import Controller, GroupOffer
 from remora.controller.why import why_waiting
 from remora.errors import InvalidVirtualClusterError
 from remora.model.requests import NodeClass
@@ -14,11 +14,11 @@ from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelSelector
 from remora.model.taints import Tolerations
 from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, JOB, RUNNING, WORKER, Work
+from remora.seam.port import ENDED, GROUP, JOB, RUNNING, WORKER, Work
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import fence_key, read_fence
 from remora.wire.options import Defaults, rewrite_group
-from remora.wire.tokens import class_token, share_token
+from remora.wire.tokens import class_token, share_of_token, share_token
 
 ANY = NodeClass(LabelSelector(), Tolerations())
 ONE = Resources.parse({"CPU": 1})
@@ -65,6 +65,26 @@ class World:
 
     def want(self, cluster_id: str, count: int = 1, demand: Resources = ONE) -> None:
         self.controller.want([(ClassSpec((ANY,), cluster=cluster_id), demand, count)])
+
+    def offer(self, cluster_id: str, *bundles: dict[str, float], strategy: str = "PACK", ask: str = "ask") -> GroupOffer:
+        """What is offered to a placement group."""
+        request = rewrite_group(list(bundles or ({"CPU": 1},)), strategy, {}, Defaults())
+        return self.controller.offer_group(replace(request, cluster=cluster_id), "j1", ask)
+
+    def reserve(self, offer: GroupOffer, group_id: str, cpus: float = 1) -> list[tuple[str, dict[str, float]]]:
+        """As GCS would, for a group whose bundles are all of one size; what it holds."""
+        held = [
+            (node, {token: cpus, "CPU": cpus}) for token, (node, *_) in offer.nodes.items() if share_of_token(token) is not None
+        ]
+        for node, amounts in held:
+            self.port.take(node, amounts)
+        self.port.submit(Work(GROUP, group_id, "", "j1", RUNNING, "", tuple(amounts for _, amounts in held)))
+        return held
+
+    def remove_group(self, group_id: str, held: list[tuple[str, dict[str, float]]]) -> None:
+        for node, amounts in held:
+            self.port.give(node, amounts)
+        self.port.submit(Work(GROUP, group_id, "", "j1", ENDED, "", ()))
 
     def later(self, seconds: float) -> None:
         self.time += seconds
@@ -407,16 +427,15 @@ def test_nothing_starts_in_a_placement_group_and_none_is_created_until_what_came
     node = next(iter(world.tokens(vc)))
     inner = come_back(world, vc, node)
     sharing = world.controller.sharing
-    request = replace(rewrite_group([{"CPU": 1}], "PACK", {}, Defaults()), cluster=vc)
     sharing.enter("in a group", vc, node, EMPTY, may_go=False)
     world.later(0.1)
     assert sharing.answer("in a group") is None
-    assert "came back" in world.controller.offer_group(request).why.reason
+    assert "came back" in world.offer(vc).why.reason
     world.port.give(node, inner)
     world.later(0.1)
     world.later(0.1)
     assert sharing.answer("in a group") == "go"
-    assert "came back" not in world.controller.offer_group(request).why.reason
+    assert "came back" not in world.offer(vc).why.reason
 
 
 def test_what_is_used_too_much_on_one_node_is_not_started_on_another(world: World) -> None:

@@ -21,7 +21,7 @@ from remora.kernel.shares import bump
 from remora.kernel.tree import VCluster
 from remora.model.resources import UNIT, Resources, from_units
 from remora.seam.port import NodeView
-from remora.wire.tokens import cluster_of_class, share_of_token, share_token
+from remora.wire.tokens import counts_for, is_part, share_of_token, share_token
 
 Parts = Mapping[str, Units]
 
@@ -80,9 +80,10 @@ class Apportion:
         for token, units in actual.items():
             target = wanted.get(token, 0)
             owner = share_of_token(token)
-            record = self._clusters.records.get(owner[0]) if owner is not None else None
+            record = self._clusters.records.get(counts_for(owner[0])) if owner is not None else None
             held = self._steering.held(node_id, token)
-            if record is None or record.vcluster.closing or not record.offered:
+            # What a placement group has, nobody else is queued for.
+            if record is None or record.vcluster.closing or not record.offered or record.berth is not None:
                 self._highest.pop((node_id, token), None)
             else:
                 highest = self._highest.setdefault((node_id, token), units)
@@ -127,7 +128,8 @@ class Apportion:
         return {
             token: round((amount - self._steering.held(view.node_id, token)) * UNIT)
             for token, amount in latest.items()
-            if (owner := share_of_token(token)) is not None and cluster_of_class(owner[0]) not in self._clusters.records
+            if (owner := share_of_token(token)) is not None
+            and not (is_part(owner[0]) and counts_for(owner[0]) in self._clusters.records)
         }
 
 
@@ -194,5 +196,5 @@ class Room:
             self._of_cluster[key] = self._of_cluster.get(key, 0) + units
 
     def _chain(self, owner: str) -> Iterator[VCluster]:
-        record: Record | None = self._clusters.records.get(owner)
+        record: Record | None = self._clusters.records.get(counts_for(owner))
         return record.vcluster.chain() if record is not None else iter(())

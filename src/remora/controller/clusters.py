@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 
-from remora.controller.cluster_memory import CLOSED, Record, encode, restore, stored
+from remora.controller.cluster_memory import CLOSED, Berth, Record, encode, restore, stored
 from remora.controller.returned import Returned
 from remora.errors import UnknownNameError
 from remora.kernel import shares
@@ -18,6 +19,7 @@ from remora.kernel.cycle import Scheduler
 from remora.kernel.observing import bring_along, grow_for, observe_use, own_total
 from remora.kernel.reserving import leave
 from remora.kernel.tree import QUEUED, READY, VCluster, VNode
+from remora.model.groups import GroupRequest
 from remora.model.requests import NodeClass
 from remora.model.resources import EMPTY, MEMORY, UNIT, Resources
 from remora.model.selectors import LabelSelector
@@ -25,7 +27,16 @@ from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import NodeView, Port
 from remora.wire.classes import ClassSpec, cluster_key
-from remora.wire.tokens import class_of_token, cluster_of_class, is_real, share_of_token, share_token
+from remora.wire.tokens import (
+    bundle_id,
+    class_of_token,
+    cluster_of_class,
+    counts_for,
+    is_part,
+    is_real,
+    share_of_token,
+    share_token,
+)
 
 Note = Callable[[str, str, str], None]
 Units = dict[str, int]
@@ -51,6 +62,7 @@ class Clusters:
         self.called_back: dict[Place, Units] = {}
         self._asked: dict[str, tuple[list[tuple[ClassSpec, Resources, int]], float]] = {}  # room that was asked for, until when
         self._used: dict[tuple[str, str], Units] = {}  # by cluster and node: what its work holds, in the last report
+        self.overdrawn: Collection[str] = ()  # clusters of which nothing may start
 
     # What owners ask
 
@@ -64,6 +76,27 @@ class Clusters:
         self._note("cluster", vcluster.cluster_id, "ready" if vcluster.state == READY else f"queued: {self.why(record)}")
         return record
 
+    def enclose(self, request: GroupRequest, job_id: str, ask: str) -> Record | None:
+        """A placement group in one of them, as one of its own: reserved, or not at all. ``request`` has one option."""
+        parent = self.get(request.cluster or "")
+        if parent.vcluster.state != READY:
+            return None
+        vcluster = self._scheduler.enclose(request, parent.vcluster, self._free_id("pg"))
+        if vcluster is None:
+            return None
+        parent.busy_at = now = self._now()
+        record = self.records[vcluster.cluster_id] = Record(vcluster, job_id, 0.0, now, Berth(ask, now))
+        return record
+
+    def whose(self, owner: str) -> str:
+        """The virtual cluster whose work has the share of this owner: in a placement group runs that of the one around it."""
+        record = self.records.get(counts_for(owner))
+        parent = record.vcluster.parent if record is not None and record.berth is not None else None
+        return parent.cluster_id if parent is not None else counts_for(owner)
+
+    def berths(self) -> list[tuple[Record, Berth]]:
+        return [(record, record.berth) for record in self.records.values() if record.berth is not None]
+
     def get(self, cluster_id: str) -> Record:
         record = self.records.get(cluster_id)
         if record is None:
@@ -76,20 +109,28 @@ class Clusters:
         record = self.records.get(cluster_id)
         if record is None:
             return
+        if record.berth is not None:
+            return  # it ends with its group
         for child in list(record.vcluster.children.values()):
             self.close(child.cluster_id, unused=unused)
         if record.vcluster.state == QUEUED:
-            self._remove(record, "left the queue")
+            self.remove(record, "left the queue")
             return
         record.vcluster.closing = True
         record.busy_at = self._now()
-        if unused and not any(self._used_on(cluster_id, number) for number in self._numbers(record)):
-            self._remove(record, "closed")
+        if (
+            unused
+            and not record.vcluster.children
+            and not any(self._used_on(cluster_id, each) for each in self._numbers(record))
+        ):
+            self.remove(record, "closed")
 
     def job_ended(self, job_id: str) -> None:
         for record in [record for record in self.records.values() if record.job_id == job_id]:
             if record.vcluster.cluster_id in self.records:
                 record.job_id = ""
+                if record.berth is not None:
+                    record.berth.since = -inf  # whoever was about to create its group will not
                 self.close(record.vcluster.cluster_id, unused=False)
 
     def offer(self, cluster_id: str | None) -> None:
@@ -116,9 +157,11 @@ class Clusters:
 
     def _fulfil(self, cluster_id: str, asked: list[tuple[ClassSpec, Resources, int]]) -> bool:
         used: Units = {}
+        groups = [record.vcluster for record, _ in self.berths() if record.vcluster.parent is self.records[cluster_id].vcluster]
+        mine = {cluster_id, *(each.cluster_id for each in groups)}
         for owner, node_id in self._used:
-            if owner == cluster_id:
-                for name, units in self.running(cluster_id, node_id).items():
+            if owner in mine:
+                for name, units in self.running(owner, node_id).items():
                     shares.bump(used, name, units)
         grew = False
         for spec, demand, count in asked:
@@ -137,19 +180,21 @@ class Clusters:
         for view in views:
             for name, total in view.total.items():
                 found = share_of_token(name)
-                if found is not None:
-                    self._seen.add(cluster_of_class(found[0]) or found[0])
-                if found is not None and found[0] in self.records:
+                if found is None:
+                    continue
+                owner, resource = found
+                self._seen.add(counts_for(owner))
+                if counts_for(owner) in self.records and not is_part(owner):
                     units = round((total - view.available.get(name, 0.0) - held(view.node_id, name)) * UNIT)
                     if units > 0:
-                        self._used.setdefault((found[0], view.node_id), {})[found[1]] = units
+                        shares.bump(self._used.setdefault((counts_for(owner), view.node_id), {}), resource, units)
         self._returned.forget(view.node_id for view in views)
         for record in self.records.values():
             cluster_id = record.vcluster.cluster_id
             if record.state == CLOSED and any(self._used_on(cluster_id, number) for number in self._numbers(record)):
                 record.busy_at = self._now()
             for number in self._numbers(record):
-                observe_use(record.vcluster, number, self.running(cluster_id, self._node_id(number)))
+                observe_use(record.vcluster, number, self.running(cluster_id, self.node_id(number)))
 
     def may_have_work(self, cluster_id: str) -> bool:
         """Whether anything may be queued that wants its share: not once it is closed and has given everything back, and nothing
@@ -196,7 +241,7 @@ class Clusters:
             else:
                 self._fulfil(cluster_id, asked)
         self._grow_for_the_line()
-        for record in list(self.records.values()):
+        for record in [record for record in self.records.values() if record.berth is None]:
             idle_for = self._now() - record.busy_at
             if record.state == CLOSED:
                 if idle_for > (_LINGER_SECONDS if record.job_id else 0.0):
@@ -218,12 +263,21 @@ class Clusters:
         """For each node, how much of each share token its clusters' own work may take."""
         wanted: dict[str, Units] = {}
         for record in self.records.values():
-            cluster_id = record.vcluster.cluster_id
-            for vnode in record.vcluster.vnodes():
-                tokens = wanted.setdefault(self._node_id(vnode.node), {})
+            for owner, vnode in self._owners(record):
+                tokens = wanted.setdefault(self.node_id(vnode.node), {})
                 for name in vnode.total:
-                    shares.bump(tokens, share_token(cluster_id, name), own_total(vnode, name))
+                    shares.bump(tokens, share_token(owner, name), own_total(vnode, name))
         return wanted
+
+    def _owners(self, record: Record) -> list[tuple[str, VNode]]:
+        """Every virtual node, and whose share it is. A berth has nothing for others once its group has left it, and nothing for
+        bundles that lost their nodes while nothing may start: what its group has is in use, and stays."""
+        cluster_id, berth = record.vcluster.cluster_id, record.berth
+        if berth is None:
+            return [(cluster_id, vnode) for vnode in record.vcluster.vnodes()]
+        if berth.left or (berth.taken and cluster_id in self.overdrawn):
+            return []
+        return [(bundle_id(cluster_id, index), vnode) for index, vnode in enumerate(record.vcluster.fixed) if vnode is not None]
 
     def part(self, spec: ClassSpec, admits: Callable[[VNode], bool]) -> dict[str, Units]:
         """For each node, what the virtual nodes that a class selects have together."""
@@ -231,7 +285,7 @@ class Clusters:
         record = self.records.get(spec.cluster or "")
         for vnode in record.vcluster.vnodes() if record is not None else ():
             if vnode.fixed and admits(vnode):
-                tokens = wanted.setdefault(self._node_id(vnode.node), {})
+                tokens = wanted.setdefault(self.node_id(vnode.node), {})
                 for name in vnode.total:
                     shares.bump(tokens, share_token(spec.part_id, name), own_total(vnode, name))
         return wanted
@@ -261,7 +315,7 @@ class Clusters:
     def save(self) -> None:
         """Before any token is raised: what was promised is known to whoever comes after us."""
         for cluster_id, record in self.records.items():
-            data = encode(record, self._node_id)
+            data = encode(record, self.node_id)
             if data != record.saved:
                 self._port.put(cluster_key(cluster_id), data)
                 record.saved = data
@@ -287,7 +341,7 @@ class Clusters:
         asked = (call_back(self._cluster, vcluster, loose) for vcluster in self._scheduler.queue)
         found = next((each for each in asked if each is not None), {})
         for cluster_id, number in found.keys() - self.called_back.keys():
-            what = f"{cluster_id or 'work in no virtual cluster'} on {self._node_id(number)[:12]}"
+            what = f"{cluster_id or 'work in no virtual cluster'} on {self.node_id(number)[:12]}"
             self._note("cluster", cluster_id or "", f"{what} starts nothing new: a minimum is owed to somebody else")
         self.called_back = found
 
@@ -326,23 +380,25 @@ class Clusters:
             # Work that was waiting for something else may still come: it gets what it needs, and nothing is kept for it.
             vcluster.spec, vcluster.fixed = vcluster.spec.relaxed(), []
         if not any(vcluster.vnodes()) and not vcluster.children and (done or idle_for > _KEPT_SECONDS):
-            self._remove(record, "gone")
+            self.remove(record, "gone")
 
-    def _remove(self, record: Record, what: str) -> None:
+    def remove(self, record: Record, what: str = "") -> None:
         cluster_id = record.vcluster.cluster_id
         self._scheduler.destroy_cluster(record.vcluster)
         del self.records[cluster_id]
         self._port.put(cluster_key(cluster_id), None)
-        self._cooling[cluster_id] = self._now() + _COOL_SECONDS
-        self._note("cluster", cluster_id, what)
+        if record.berth is None:  # what is called after a berth ended before it
+            self._cooling[cluster_id] = self._now() + _COOL_SECONDS
+        if what:
+            self._note("cluster", cluster_id, what)
 
-    def _free_id(self) -> str:
+    def _free_id(self, kind: str = "vc") -> str:
         """Names are used again, after a while: Ray never forgets a kind of task, and each name makes new kinds."""
         now = self._now()
         for cluster_id in [each for each, until in self._cooling.items() if until < now]:
             del self._cooling[cluster_id]
         taken = {*self.records, *self._cooling, *self._seen}
-        return next(name for number in itertools.count(1) if (name := f"vc{number}") not in taken)
+        return next(name for number in itertools.count(1) if (name := f"{kind}{number}") not in taken)
 
     def reserved(self, vcluster: VCluster) -> None:
         """One that waited, or had lost nodes, has its minimum."""
@@ -362,12 +418,12 @@ class Clusters:
         return share, running
 
     def _used_on(self, cluster_id: str, number: int) -> bool:
-        return bool(self._used.get((cluster_id, self._node_id(number))))
+        return bool(self._used.get((cluster_id, self.node_id(number))))
 
     def _numbers(self, record: Record) -> set[int]:
         return {vnode.node for vnode in record.vcluster.vnodes()}
 
-    def _node_id(self, number: int) -> str:
+    def node_id(self, number: int) -> str:
         return self._cluster.nodes.at(number).node_id
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from remora.controller.cluster_memory import Record
 from remora.controller.journal import Journal
 from remora.controller.leases import Leases
 from remora.controller.looking import root_row
@@ -37,7 +38,6 @@ from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, is_r
 _SWEEP_SECONDS = 1.0
 _FRESH_SECONDS = 0.2
 _ALL_ACTORS_SECONDS = 15.0
-_OVERDRAWN = "{} uses more than it may until a worker that came back from ray.get ends, and nothing starts before"
 
 
 def utc_seconds() -> float:
@@ -45,11 +45,12 @@ def utc_seconds() -> float:
 
 
 class GroupOffer(NamedTuple):
-    """An option to create, and the nodes that will have each of its tokens; or none, and why."""
+    """An option to create, the nodes that will have its tokens, and its berth in a virtual cluster; or none, and why."""
 
     option: int | None
     nodes: dict[str, list[str]]
     why: Explanation
+    berth: str | None = None
 
 
 class Controller:
@@ -155,21 +156,27 @@ class Controller:
         for node_id, tokens in due.items():
             self.steering.write(node_id, tokens)
 
-    def offer_group(self, request: GroupRequest) -> GroupOffer:
+    def offer_group(self, request: GroupRequest, job_id: str = "", ask: str = "") -> GroupOffer:
         """Which option of a placement group to create now: the first that would fit if nothing else ran, with its tokens
-        on their way; none while there is none, because Ray would not look at it again."""
+        on their way; none while there is none, because Ray would not look at it again. ``ask`` names this question: the answer
+        to one that is asked twice is the same."""
         self._take_over(self.port.observe())
-        if request.cluster is not None and self.sharing.is_overdrawn(request.cluster):
-            return GroupOffer(None, {}, Explanation(_OVERDRAWN.format(request.cluster)))
         group = Group("", request)
         option = first_possible(self.cluster, group)
         if option is None:
             return GroupOffer(None, {}, explain_group(self.cluster, group))
-        if request.cluster is not None and not self.sharing.place_group(group, option):
-            return GroupOffer(None, {}, explain_group(self.cluster, group))
+        berth: Record | None = None
+        if request.cluster is not None:
+            berth, why = self.sharing.offer_berth(group, option, job_id, ask)
+            if berth is None:
+                return GroupOffer(None, {}, why)
         kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
-        classes = {spec.class_id: spec for spec in (class_of(nodes, request.cluster) for nodes in kinds)}
-        return GroupOffer(option, {class_id: self.ensure(spec) for class_id, spec in classes.items()}, Explanation(""))
+        classes = [class_of(nodes, request.cluster) for nodes in kinds]
+        nodes = {class_token(spec.class_id): self.ensure(spec) for spec in classes}
+        if berth is None:
+            return GroupOffer(option, nodes, Explanation(""))
+        nodes |= self.sharing.berths.tokens(berth)
+        return GroupOffer(option, nodes, Explanation(""), berth.vcluster.cluster_id)
 
     def label(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> None:
         overrides = self._overrides(node_id)

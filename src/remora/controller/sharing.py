@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 from remora.controller.apportion import Apportion, Room
+from remora.controller.berths import Berths
 from remora.controller.cluster_memory import CLOSED, Record
 from remora.controller.clusters import Clusters, Units, waiting_in_clusters
 from remora.controller.returned import Kind, Returned, Standing
 from remora.controller.roster import Roster
 from remora.controller.steering import Note, Steering, Tokens
-from remora.kernel import shares
 from remora.kernel.classes import offered
 from remora.kernel.confined import untainted
 from remora.kernel.cycle import Scheduler
-from remora.kernel.groups import attempt
+from remora.kernel.explain import Explanation
+from remora.kernel.explain_groups import explain_group
 from remora.kernel.nodesets import collect, members
 from remora.kernel.tree import VNode
 from remora.kernel.virtual_labels import admits, asks_labels, labels_of
@@ -28,9 +30,12 @@ from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import Demand, NodeView, Port
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import ELSEWHERE, GO, ROOT, TOLD_SECONDS
-from remora.wire.tokens import OFFERED, class_token, share_of_token
+from remora.wire.tokens import OFFERED, class_token, counts_for, share_of_token
 
 _PATIENT_SECONDS = 2.0
+_OVERDRAWN = "{} uses more than it may until a worker that came back from ray.get ends, and nothing starts before"
+_OWED = "a minimum is owed to another virtual cluster, and nobody takes more of {} before"
+_IN_USE = "there is room for it, but what it would have is just being used; it is tried again"
 
 
 class Sharing:
@@ -44,6 +49,7 @@ class Sharing:
         self.returned = Returned(now)
         self.clusters = Clusters(port, scheduler, self.returned, note, now)
         self.apportion = Apportion(self.clusters, self.returned, steering, port.ended)
+        self.berths = Berths(port, self.clusters, steering, now)
         self.nodes: Mapping[str, NodeView] = {}
         self.loose: dict[int, Units] = {}
         self._seen: dict[str, set[str]] = {}
@@ -56,7 +62,7 @@ class Sharing:
         queued = any(self.clusters.called_back)
         closing = any(record.state == CLOSED and any(record.vcluster.vnodes()) for record in self.clusters.records.values())
         waiting = self.returned.line() or any(self._steering.full.values())
-        return self.apportion.settled and not queued and not closing and not waiting
+        return self.apportion.settled and self.berths.settled and not queued and not closing and not waiting
 
     # What owners and workers say
 
@@ -111,6 +117,36 @@ class Sharing:
         """Whether more is used than may be because a worker came back from ``ray.get``: nothing starts until that is repaid."""
         return cluster_id in self._overdrawn_since
 
+    def offer_berth(self, group: Group, option: int, job_id: str, ask: str) -> tuple[Record | None, Explanation]:
+        """A berth for a placement group, with its tokens in place; or none, and why. Ray would not look again at a group that
+        has no room, nor stop one that gets it when it may not."""
+        request, bundles = group.request, group.request.options[option]
+        if self.is_overdrawn(request.cluster or ""):
+            return None, Explanation(_OVERDRAWN.format(request.cluster))
+        owed = {name for owed in self.clusters.called_back.values() for name in owed}
+        needed = {name for bundle in bundles for name in bundle.resources}
+        if owed & needed:
+            return None, Explanation(_OWED.format(", ".join(sorted(owed & needed))))
+        record = self.berths.answer_to(ask) or self.berths.make(replace(request, options=(bundles,)), job_id, ask)
+        if record is None:
+            return None, explain_group(self._cluster, group)
+        self.steer()
+        if self.berths.stands(record):
+            return record, Explanation("")
+        self.clusters.remove(record)
+        self.steer()
+        return None, Explanation(_IN_USE)
+
+    def take_berth(self, cluster_id: str, group_id: str) -> None:
+        self.berths.take(cluster_id, group_id)
+
+    def leave_berth(self, berth_or_group: str) -> bool:
+        """What the group had is its cluster's again as soon as its raylets have it back."""
+        is_known = self.berths.leave(berth_or_group)
+        if is_known:
+            self.steer()
+        return is_known
+
     def worker_ended(self, worker_id: str) -> None:
         """What it held is Ray's again."""
         self.returned.bury(worker_id)
@@ -154,29 +190,21 @@ class Sharing:
         self.loose[number] = {name: units for name, units in loose.items() if units}
         return Resources({name: total[name] - taken.get(name, 0) - loose[name] for name in total})
 
-    def place_group(self, group: Group, option: int) -> bool:
-        """Make room for a placement group in its cluster, if there can be; Ray does not look again at one that has none."""
-        space = self.clusters.get(group.request.cluster or "").vcluster
-        hosts = attempt(self._cluster, space, group, option, [None] * len(group.request.options[option])).place()
-        if hosts is None:
-            return False
-        bundles = group.request.options[option]
-        for bundle, host in zip(bundles, hosts, strict=True):
-            shares.take(self._cluster, host, bundle.resources.pairs, [])
-        for bundle, host in zip(bundles, hosts, strict=True):
-            shares.give(self._cluster, host, bundle.resources.pairs)
-        self.clusters.get(space.cluster_id).busy_at = self._now()
-        return True
-
     def tend(self, demands: Iterable[Demand], classes: Mapping[str, ClassSpec]) -> None:
         """After everything was observed and placed."""
         self.loose = {number: used for number, used in self.loose.items() if self._cluster.nodes.alive >> number & 1}
-        shapes = [(shape, demand.count) for demand in demands for shape in demand.shapes]
+        shapes = [(demand.shape, demand.count) for demand in demands if not demand.bundles]  # groups have berths
+        self.berths.look()
         self.clusters.tend(waiting_in_clusters(shapes, classes), self.loose)
         self._find_borrowers()
 
     def steer(self) -> None:
         """The tokens of what was decided."""
+        self._steer()
+        if self.berths.sweep(self.nodes):
+            self._steer()
+
+    def _steer(self) -> None:
         self.clusters.save()
         self._drop_classes()
         besides: dict[str, Tokens] = {}
@@ -212,11 +240,15 @@ class Sharing:
     def tokens(self) -> frozenset[str]:
         """The share tokens of living clusters that are held somewhere."""
         owned = ((name, share_of_token(name)) for name in self._steering.held_names())
-        return frozenset(name for name, owner in owned if owner is not None and self.clusters.may_have_work(owner[0]))
+        return frozenset(
+            name for name, owner in owned if owner is not None and self.clusters.may_have_work(counts_for(owner[0]))
+        )
 
     def tree(self) -> list[dict[str, Any]]:
-        """Every virtual cluster, parents first; not those that are closed and have given everything back."""
-        return [self.describe(record) for record in self.clusters.records.values() if self.clusters.has_something(record)]
+        """Every virtual cluster, parents first; not those that are closed and have given everything back, nor what placement
+        groups have, which is used by whom they lie in."""
+        records = (record for record in self.clusters.records.values() if record.berth is None)
+        return [self.describe(record) for record in records if self.clusters.has_something(record)]
 
     def describe(self, record: Record) -> dict[str, Any]:
         vcluster = record.vcluster
@@ -279,11 +311,12 @@ class Sharing:
 
     def _let_in(self, room: Room) -> None:
         """Between taking and giving: whoever stands in line goes on where the tokens that are out leave room. Who has begun
-        already goes on soon in any case, but not before every worker knows that nothing else may start."""
+        already goes on soon in any case, but not before every worker knows that nothing else may start, and no placement group
+        is about to reserve anything."""
         for each in self.returned.line():
             if each.kind is Kind.BACK:
                 is_told = self._now() - self._overdrawn_since.get(each.cluster_id, inf) > TOLD_SECONDS
-                if room.allows(each.cluster_id, each.amounts) or is_told:
+                if room.allows(each.cluster_id, each.amounts) or (is_told and not self.berths.under_way):
                     self.returned.let_in(each.worker_id)
                 room.use(each.node_id, each.cluster_id, each.amounts)
             elif self._may_start(each, room):
@@ -292,10 +325,11 @@ class Sharing:
         overdrawn = room.overdrawn()
         for node_id in self.nodes:
             owners = (share_of_token(token) for token in self._steering.latest(node_id))
-            here = overdrawn.intersection(owner[0] for owner in owners if owner is not None)
+            here = overdrawn.intersection(self.clusters.whose(owner[0]) for owner in owners if owner is not None)
             self._steering.tell_full(node_id, here.union(self._asked_back.get(node_id, ())))
         now = self._now()
         self._overdrawn_since = {cluster_id: self._overdrawn_since.get(cluster_id, now) for cluster_id in overdrawn}
+        self.clusters.overdrawn = overdrawn
 
     def _may_start(self, each: Standing, room: Room) -> bool:
         if not self._is_here(each):

@@ -32,7 +32,7 @@ from remora.model.labels import ACTOR_ID, Labels
 from remora.model.requests import Request
 from remora.model.resources import Resources, show_amounts
 from remora.model.taints import Tolerations
-from remora.model.virtual_clusters import VirtualCluster
+from remora.model.virtual_clusters import FixedSizeNode, FixedSizeNodes, VirtualCluster
 
 _Line = deque[Workload]
 _Entry = Request | Group
@@ -168,6 +168,17 @@ class Scheduler:
             )
         if self.cluster.stirred:
             self.settle()
+        return vcluster
+
+    def enclose(self, group: GroupRequest, parent: VCluster, cluster_id: str) -> VCluster | None:
+        """A placement group inside a virtual cluster, as a cluster of its own. ``group`` has one option. It is reserved now or
+        not at all: nothing is queued."""
+        nodes = [FixedSizeNode(bundle.resources) for bundle in group.options[0]]
+        spec = VirtualCluster(fixed_size_nodes=[FixedSizeNodes(nodes)])
+        vcluster = VCluster(cluster_id, spec, parent, parent.priority, self.next_order(), parent.tolerations, group)
+        if not reserve(self.cluster, vcluster):
+            return None
+        self.cluster.tree.add(vcluster)
         return vcluster
 
     def destroy_cluster(self, vcluster: VCluster) -> list[Workload | Group]:

@@ -8,7 +8,7 @@ searches, best candidate first, with a budget: packing is NP-hard, and the first
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from remora.kernel import confined, shares
@@ -19,6 +19,7 @@ from remora.kernel.ranking import by_policy
 from remora.kernel.tree import VCluster
 from remora.kernel.virtual_labels import admits, labels_of
 from remora.kernel.workloads import Host
+from remora.model.groups import Bundle
 from remora.model.requests import NodeClass
 from remora.model.resources import EMPTY, Resources
 from remora.model.strategies import DEFAULT, SPREAD
@@ -313,3 +314,10 @@ class Gang:
         if self.by_node or host.fixed is None:
             return host.node if self.by_node or self.space is None else (host.node, None)
         return (host.node, host.fixed.vnode_id)
+
+
+def gang_of_bundles(
+    cluster: Cluster, space: VCluster | None, bundles: Iterable[Bundle], strategy: str, taken: list[Host | None]
+) -> Gang:
+    """The bundles of a placement group."""
+    return Gang(cluster, space, [Item(each.resources, each.nodes) for each in bundles], [strategy], taken, by_node=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remora.kernel.cluster import Cluster
-from remora.kernel.gang import Gang, Item
+from remora.kernel.gang import Gang, gang_of_bundles
 from remora.kernel.tree import VCluster
 from remora.kernel.whatif import emptied, layout
 from remora.kernel.workloads import Group, Host
@@ -13,8 +13,7 @@ from remora.model.groups import Bundle
 
 
 def attempt(cluster: Cluster, space: VCluster | None, group: Group, option: int, taken: list[Host | None]) -> Gang:
-    items = [Item(bundle.resources, bundle.nodes) for bundle in group.request.options[option]]
-    return Gang(cluster, space, items, [group.request.strategy], taken, by_node=True)
+    return gang_of_bundles(cluster, space, group.request.options[option], group.request.strategy, taken)
 
 
 def space_of(cluster: Cluster, group: Group) -> VCluster | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from remora.kernel import confined, shares
 from remora.kernel.cluster import Cluster
-from remora.kernel.gang import Gang, Item
+from remora.kernel.gang import Gang, Item, gang_of_bundles
 from remora.kernel.tree import DESTROYED, READY, VCluster, VNode
+from remora.kernel.workloads import Host
 from remora.model.requests import NodeClass
 from remora.model.selectors import LabelSelector
 
@@ -54,28 +55,34 @@ def leave(cluster: Cluster, vcluster: VCluster, number: int) -> None:
 
 
 def _reserve(cluster: Cluster, vcluster: VCluster, journal: shares.Journal) -> bool:
-    nodes = NodeClass(LabelSelector(), vcluster.tolerations)
-    sets = vcluster.spec.fixed_size_nodes
-    specs = [(node, team) for team, group in enumerate(sets) for node in group.nodes]
     taken = [vnode.host if vnode is not None else None for vnode in vcluster.fixed]
     if None in taken:
-        items = [Item(node.resources, nodes, team) for node, team in specs]
-        strategies = [group.scheduling_policy.value for group in sets]
-        gang = Gang(cluster, vcluster.parent, items, strategies, taken, by_node=False)
+        gang = _gang(cluster, vcluster, taken)
         hosts = gang.place()
         vcluster.unsure = gang.gave_up
         if hosts is None:
             return False
+        specs = [node for nodes in vcluster.spec.fixed_size_nodes for node in nodes.nodes]
         for slot, host in enumerate(hosts):
             if taken[slot] is None:
-                node = specs[slot][0]
+                node = specs[slot]
                 if not shares.take(cluster, host, node.resources.pairs, journal):
                     return False
                 vnode = VNode(vcluster.next_vnode_id(), vcluster, host._replace(source=None), node)
                 vnode.total = dict(node.resources)
                 _settle(vcluster, slot, vnode, journal)
-    allowed = confined.untainted(cluster, nodes)
+    allowed = confined.untainted(cluster, NodeClass(LabelSelector(), vcluster.tolerations))
     return shares.reserve_flexible(cluster, vcluster, vcluster.flex_shortfall(), allowed, journal)
+
+
+def _gang(cluster: Cluster, vcluster: VCluster, taken: list[Host | None]) -> Gang:
+    if vcluster.group is not None:
+        return gang_of_bundles(cluster, vcluster.parent, vcluster.group.options[0], vcluster.group.strategy, taken)
+    nodes = NodeClass(LabelSelector(), vcluster.tolerations)
+    sets = vcluster.spec.fixed_size_nodes
+    items = [Item(node.resources, nodes, team) for team, group in enumerate(sets) for node in group.nodes]
+    strategies = [group.scheduling_policy.value for group in sets]
+    return Gang(cluster, vcluster.parent, items, strategies, taken, by_node=False)
 
 
 def _settle(vcluster: VCluster, slot: int, vnode: VNode, journal: shares.Journal) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from remora.errors import UnknownNameError
 from remora.kernel.nodesets import NodeSet
 from remora.kernel.workloads import Host
+from remora.model.groups import GroupRequest
 from remora.model.resources import Resources
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL, FixedSizeNode, VirtualCluster
@@ -48,7 +49,10 @@ class VNode:
 
 
 class VCluster:
-    """One virtual cluster: queued until its minimum is reserved, then ready, in the end destroyed."""
+    """One virtual cluster: queued until its minimum is reserved, then ready, in the end destroyed.
+
+    A placement group inside a virtual cluster is one too, with a fixed-size node a bundle; ``group`` says where these may lie.
+    """
 
     def __init__(
         self,
@@ -58,8 +62,10 @@ class VCluster:
         priority: int,
         order: int,
         tolerations: Tolerations,
+        group: GroupRequest | None = None,
     ) -> None:
         self.cluster_id = cluster_id
+        self.group = group
         self.spec = spec
         self.parent = parent
         self.priority = priority

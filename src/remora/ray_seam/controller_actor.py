@@ -178,11 +178,23 @@ class ControllerActor:
             self._core.leases.ghosts.drop_object(object_id)
         self._awake.set()
 
-    def offer_group(self, data: bytes) -> dict[str, Any]:
+    def offer_group(self, data: bytes, job_id: str, ask: str) -> dict[str, Any]:
         with self._lock:
-            offer = self._core.offer_group(decode_group(data))
+            offer = self._core.offer_group(decode_group(data), job_id, ask)
             why = {"reason": offer.why.reason, "suggestions": [str(each) for each in offer.why.suggestions]}
-            return {"option": offer.option, "nodes": offer.nodes, **why}
+            return {"option": offer.option, "nodes": offer.nodes, "berth": offer.berth, **why}
+
+    def take_berth(self, berth: str, group_id: str) -> None:
+        """GCS has reserved a placement group in a virtual cluster."""
+        with self._lock:
+            self._core.sharing.take_berth(berth, group_id)
+
+    def leave_berth(self, berth_or_group: str) -> None:
+        """A placement group in a virtual cluster has ended, or will not be created."""
+        with self._lock:
+            is_known = self._core.sharing.leave_berth(berth_or_group)
+        if is_known:
+            self._soon()
 
     def create_cluster(
         self, spec: str, parent: str | None, job_id: str, priority: int, tolerations: list[Any], idle_seconds: float

@@ -52,6 +52,15 @@ class SharedFence:
                 return found
         return self._read()
 
+    def refresh(self) -> None:
+        """Read it now, for all."""
+        with self._here:
+            fcntl.flock(self._file, fcntl.LOCK_EX)  # nobody writes what it began to read before
+            try:
+                self._refresh()
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
         """Whether nobody else refreshes the page, in this process or another; then nobody does until the end."""
@@ -74,9 +83,9 @@ class SharedFence:
     def _refresh(self) -> bytes:
         at = time.monotonic()  # before reading: it may be older than it looks, never younger
         data = self._read()
-        if len(data) <= _SIZE - _HEAD.size:
-            turn = (_HEAD.unpack_from(self._page)[0] // 2 + 1) * 2
-            _HEAD.pack_into(self._page, 0, turn - 1, 0.0, 0)
+        turn = (_HEAD.unpack_from(self._page)[0] // 2 + 1) * 2
+        _HEAD.pack_into(self._page, 0, turn - 1, 0.0, 0)
+        if len(data) <= _SIZE - _HEAD.size:  # of more than fits nothing is kept, nor what was there before
             self._page[_HEAD.size : _HEAD.size + len(data)] = data
             _HEAD.pack_into(self._page, 0, turn, at, len(data))
         return data

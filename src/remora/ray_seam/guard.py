@@ -49,6 +49,10 @@ class _Fence:
         """Whether the virtual cluster of this task uses more of this node than its share; as it was last read."""
         return bool(self._fence.full) and (within.current() or ROOT) in self._fence.full
 
+    def read_again(self) -> None:
+        """From now on no worker of this node trusts what was read before."""
+        (self._shared or self._open()).refresh()
+
     def _open(self) -> SharedFence:
         node_id = str(ray.get_runtime_context().get_node_id())
         kv = Kv()
@@ -67,9 +71,10 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         retries = kwargs.pop(RETRIES, _USUAL) if kwargs else _USUAL
         within.begin(kwargs.pop(CLUSTER, None) if kwargs else None)
+        dead = pledges().broken()  # before the fence: when they are forgotten, the fence that follows from them has been read
         class_id = _fence.closes()
-        if class_id is None and (_fence.is_full() or pledges().broken()):
-            class_id = _stand_in_line()
+        if class_id is None and (dead or _fence.is_full()):
+            class_id = _stand_in_line(dead)
         if class_id is None:
             return function(*args, **kwargs)
         return again(class_id, retries, args, kwargs)
@@ -83,19 +88,21 @@ def before_an_actor() -> None:
     worker = ray._private.worker.global_worker
     if worker.mode != ray.WORKER_MODE or worker.actors or worker.actor_id.is_nil():
         return
+    dead = pledges().broken()
     _fence.closes()
-    if _fence.is_full() or pledges().broken():
+    if dead or _fence.is_full():
         from remora.ray_seam.turnstile import stand_in_line
 
-        stand_in_line(within.current(), may_go=False)
+        stand_in_line(within.current(), dead, may_go=False, read_fence=_fence.read_again)
 
 
-def _stand_in_line() -> str | None:
+def _stand_in_line(dead: list[str]) -> str | None:
     """Returns when it may start; or, if there will be no room here, the class in which it is submitted once more."""
     from remora.ray_seam.turnstile import stand_in_line  # rarely needed, and workers start with this module
 
     class_id = _class_held()
-    return None if stand_in_line(within.current(), may_go=class_id is not None) else class_id
+    may_start = stand_in_line(within.current(), dead, may_go=class_id is not None, read_fence=_fence.read_again)
+    return None if may_start else class_id
 
 
 def _class_held() -> str | None:

@@ -6,7 +6,6 @@ decides is imported with the first thing that is submitted.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -15,7 +14,7 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import ray.remote_function
@@ -221,7 +220,7 @@ class Installation:
         def placement_group(bundles: Any, strategy: Any = None, *args: Any, **kwargs: Any) -> Any:
             from remora.ray_seam.grouping import create_group
 
-            return create_group(self.layer, stock, self._creating, bundles, strategy, args, kwargs)
+            return create_group(self.layer, stock, self._worker.core_worker, bundles, strategy, args, kwargs)
 
         @functools.wraps(stock_remove)
         def remove_placement_group(placement_group: Any) -> None:
@@ -229,6 +228,7 @@ class Installation:
 
             if not (isinstance(placement_group, LateGroup) and placement_group.withdraw()):
                 stock_remove(placement_group)
+                self.layer.leave_berth(placement_group.id.hex())
 
         self._rebind(stock, placement_group)
         self._rebind(stock_remove, remove_placement_group)
@@ -241,16 +241,6 @@ class Installation:
 
     def _controller(self) -> Any:
         return self.layer.controller()
-
-    @contextlib.contextmanager
-    def _creating(self, tickets: list[Ticket]) -> Iterator[None]:
-        """In this thread a group is created, each of whose bundles takes what one of these says."""
-        groups = self._worker.core_worker.groups
-        groups.tickets = tickets
-        try:
-            yield
-        finally:
-            groups.tickets = None
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker

@@ -23,7 +23,7 @@ from remora.ray_seam.kv import Kv
 from remora.ray_seam.tickets import STOCK
 from remora.ray_seam.waiting import PATIENCE_SECONDS, line
 
-_LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.25
 _REMOVED = b"removed"
 
 _log = logging.getLogger("remora")
@@ -59,7 +59,7 @@ class LateGroup(PlacementGroup):  # type: ignore[misc]
     def id(self) -> Any:
         """Waits until there is one."""
         while not self._look():
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         assert self._made is not None
         return self._made.id
 
@@ -69,7 +69,7 @@ class LateGroup(PlacementGroup):  # type: ignore[misc]
             left = until - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(_LOOK_SECONDS, left))
+            time.sleep(min(LOOK_SECONDS, left))
         assert self._made is not None
         return bool(self._made.wait(math.ceil(max(0, until - time.monotonic()))))  # Ray counts whole seconds
 
@@ -114,7 +114,7 @@ class LateGroup(PlacementGroup):  # type: ignore[misc]
 def _ready(group: LateGroup) -> PlacementGroup:
     """In a worker: what ``ready`` promises."""
     while not group._look():
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
     assert group._made is not None
     ray.get(group._made.ready())
     return group._made
@@ -125,7 +125,7 @@ def create_later(group: LateGroup, attempt: Try, what: str, stopped: threading.E
 
     def keep_trying() -> None:
         since, said = time.monotonic(), ""
-        while not stopped.wait(_LOOK_SECONDS) and ray.is_initialized() and Kv().get(group.key) != _REMOVED:
+        while not stopped.wait(LOOK_SECONDS) and ray.is_initialized() and Kv().get(group.key) != _REMOVED:
             found = attempt()
             if isinstance(found, PlacementGroup):
                 made = {"id": found.id.hex(), "bundles": found.bundle_cache}

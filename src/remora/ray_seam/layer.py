@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,13 +19,14 @@ from remora.model.strategies import ACTOR, TASK
 from remora.model.taints import rare_taints
 from remora.ray_seam import clusters, confine, raw, within
 from remora.ray_seam.hints import Hint, Hints
-from remora.ray_seam.tickets import STOCK, Given, Ticket
+from remora.ray_seam.lookup import Lookup
+from remora.ray_seam.tickets import STOCK, Given, Making, Ticket
 from remora.ray_seam.waiting import Waiting
 from remora.wire.classes import IDLE_SECONDS, ClassSpec
 from remora.wire.groups import encode_group
 from remora.wire.leases import LEASE_LABEL, REQUEST_LABEL, encode_ask
 from remora.wire.options import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
-from remora.wire.tokens import TAKEN, TASKS, class_token
+from remora.wire.tokens import GROUPS, TAKEN, TASKS, bundle_id, share_token
 
 CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
@@ -31,6 +34,7 @@ NAMESPACE = "remora"
 _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
 _MOST_KEPT = 10_000
 _SEEN_SECONDS = 5.0
+_CREATED_SECONDS = 1.0  # GCS tries again after a tenth of a second, and then more and more seldom
 _SHARES_SECONDS = 5.0  # sooner than a name is used for another cluster
 _AGAIN_SECONDS = IDLE_SECONDS / 3
 
@@ -123,10 +127,7 @@ class Layer:
 
     def tokens(self, ticket: Ticket, resources: dict[str, float], takers: str = TASKS) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""
-        if self.defaults.rare:
-            ticket = self._for_rare(ticket, resources)
-        if takers:
-            ticket = self._for_takers(ticket, takers)
+        ticket = self._classed(ticket, resources, takers)
         cluster_id = within.current()
         if cluster_id is None:
             return {self._token(ticket): TAKEN}
@@ -141,6 +142,19 @@ class Layer:
         if found.ticket.spec is not None:
             self._hints.note(found.ticket.spec, resources)
         return {self._token(found.ticket): TAKEN, **found.shares}
+
+    def bundle_tokens(self, making: Making, bundles: list[dict[str, float]]) -> list[dict[str, float]]:
+        """What each bundle of a placement group takes beside its resources; in a virtual cluster it has a share of its own."""
+        taken = []
+        for index, (ticket, bundle) in enumerate(zip(making.tickets, bundles, strict=True)):
+            ticket = self._classed(ticket, bundle, GROUPS)
+            shares: dict[str, float] = {}
+            if making.berth is not None and making.cluster_id is not None:
+                ticket = self._within(ticket, making.cluster_id)
+                owner = bundle_id(making.berth, index)
+                shares = {share_token(owner, name): amount for name, amount in bundle.items() if amount}
+            taken.append({self._token(ticket): TAKEN, **shares})
+        return taken
 
     def cluster(self) -> str | None:
         """The virtual cluster that work submitted now belongs to."""
@@ -198,9 +212,10 @@ class Layer:
     def offer_group(self, request: GroupRequest) -> dict[str, Any]:
         """Which option to create now, or why none. Returns when its tokens can be seen: Ray does not look again at a
         placement group that it found infeasible."""
-        offer: dict[str, Any] = ray.get(self.controller().offer_group.remote(encode_group(request)))
+        ask = encode_group(request), ray.get_runtime_context().get_job_id(), uuid.uuid4().hex
+        offer: dict[str, Any] = ray.get(self.controller().offer_group.remote(*ask))
         until = time.monotonic() + _SEEN_SECONDS
-        wanted = {class_token(class_id): set(nodes) for class_id, nodes in offer["nodes"].items()}
+        wanted = {token: set(nodes) for token, nodes in offer["nodes"].items()}
         while wanted and time.monotonic() < until:
             # The view that placement groups are placed by; others are a moment ahead of it or behind.
             totals = raw.total_resources_per_node()
@@ -208,6 +223,22 @@ class Layer:
             if wanted:
                 time.sleep(0.01)
         return offer
+
+    def take_berth(self, berth: str, group_id: Any) -> bool:
+        """Whether GCS has reserved a group that was just created in a virtual cluster, or does in a moment. If not it is
+        removed, and what was kept for it goes back: one that waited in GCS might get it when it may not."""
+        lookup = Lookup(ray.get_runtime_context().gcs_address)
+        if lookup.is_created(group_id, _CREATED_SECONDS, patient=True):
+            self.controller().take_berth.remote(berth, group_id.hex())
+            return True
+        ray._private.worker.global_worker.core_worker.remove_placement_group(group_id)
+        self.leave_berth(berth)
+        return False
+
+    def leave_berth(self, berth_or_group: str) -> None:
+        """A group is gone; if it lay in a virtual cluster, that has its share back sooner."""
+        with contextlib.suppress(ValueError):  # there is no controller any more
+            self.controller().leave_berth.remote(berth_or_group)
 
     def request(self, cluster_id: str, asked: list[tuple[dict[str, str], dict[str, float], int]]) -> None:
         """A virtual cluster should have room for all of this together: selector, amounts and how often."""
@@ -245,6 +276,12 @@ class Layer:
     def _within(self, ticket: Ticket, cluster_id: str) -> Ticket:
         """The same class in a virtual cluster."""
         return self._like(ticket, f"in {cluster_id}", lambda spec: replace(spec, cluster=cluster_id))
+
+    def _classed(self, ticket: Ticket, resources: Mapping[str, float], takers: str) -> Ticket:
+        """The class whose token is taken, for what, and by whom."""
+        if self.defaults.rare:
+            ticket = self._for_rare(ticket, resources)
+        return self._for_takers(ticket, takers) if takers else ticket
 
     def _for_takers(self, ticket: Ticket, takers: str) -> Ticket:
         return self._like(ticket, f"for {takers}", lambda spec: replace(spec, takers=takers))

@@ -23,9 +23,10 @@ _LIVING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
 _ENDED_TASKS = (common_pb2.FINISHED, common_pb2.FAILED)
 _STARTED_TASKS = (common_pb2.SUBMITTED_TO_WORKER, common_pb2.RUNNING, *_ENDED_TASKS)
 
+_HOPELESS = (gcs_pb2.PlacementGroupStats.INFEASIBLE, gcs_pb2.PlacementGroupStats.REMOVED)
 _REFUSED = (
+    *_HOPELESS,
     gcs_pb2.PlacementGroupStats.NO_RESOURCES,
-    gcs_pb2.PlacementGroupStats.INFEASIBLE,
     gcs_pb2.PlacementGroupStats.FAILED_TO_COMMIT_RESOURCES,
 )
 
@@ -56,8 +57,9 @@ class Lookup:
         data = _accessor().get_worker_info(WorkerID(bytes.fromhex(worker_id)))
         return bool(data) and not gcs_pb2.WorkerTableData.FromString(data).is_alive
 
-    def is_created(self, group_id: PlacementGroupID, timeout: float) -> bool:
-        """Whether a placement group got what it asks for; as soon as GCS has tried."""
+    def is_created(self, group_id: PlacementGroupID, timeout: float, *, patient: bool = False) -> bool:
+        """Whether a placement group got what it asks for; as soon as GCS has tried, or where one is ``patient`` and it may
+        succeed in the end, as soon as it has."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             data = _accessor().get_placement_group_info(group_id)
@@ -66,7 +68,7 @@ class Lookup:
             group = gcs_pb2.PlacementGroupTableData.FromString(data)
             if group.state == gcs_pb2.PlacementGroupTableData.CREATED:
                 return True
-            if group.stats.scheduling_state in _REFUSED:
+            if group.stats.scheduling_state in (_HOPELESS if patient else _REFUSED):
                 return False
             time.sleep(_LOOK_SECONDS)
         return False

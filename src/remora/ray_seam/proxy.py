@@ -19,9 +19,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from remora.ray_seam import within
 from remora.ray_seam.replay import Submit
-from remora.ray_seam.tickets import RETRIES, STOCK, Given, Ticket
+from remora.ray_seam.tickets import RETRIES, STOCK, Given, Making, Ticket
 from remora.ray_seam.within import CLUSTER
-from remora.wire.tokens import ACTORS, CLUSTER_LABEL, GROUPS, TAKEN, TASKS, lease_token
+from remora.wire.tokens import ACTORS, CLUSTER_LABEL, TAKEN, TASKS, lease_token
 
 if TYPE_CHECKING:
     from remora.ray_seam.layer import Layer
@@ -75,7 +75,7 @@ class CoreWorkerProxy:
 
     def __init__(self, inner: Any, owner: HasLayer) -> None:
         self.remora_inner = inner
-        self.groups = threading.local()  # the tickets of the bundles of the group that this thread is creating
+        self.groups = threading.local()  # what is given to the group that this thread is creating
         self._owner = owner
 
     @functools.cached_property
@@ -238,10 +238,24 @@ class CoreWorkerProxy:
         at = known.at
         call = known.in_order(args, kwargs)
         bundles = call[at["bundles"]]
-        # Code that got hold of Ray's own function before the layer was there says no classes.
-        tickets = getattr(self.groups, "tickets", None) or [self._layer.plain] * len(bundles)
-        taken = [self._layer.tokens(ticket, bundle, GROUPS) for bundle, ticket in zip(bundles, tickets, strict=True)]
+        making: Making | None = getattr(self.groups, "making", None)
+        if making is None and self._layer.cluster() is not None:
+            # Code that got hold of Ray's own function before the layer was there.
+            from remora.ray_seam.grouping import create_when_it_fits
+
+            again = functools.partial(self.create_placement_group, *call)
+            return create_when_it_fits(self._layer, self, bundles, call[at["strategy"]], again)
+        taken = self._layer.bundle_tokens(making or Making([self._layer.plain] * len(bundles), None, None), bundles)
         made = [{**bundle, **tokens} for bundle, tokens in zip(bundles, taken, strict=True)]
         call[at["bundles"]] = made
         self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())
         return self.remora_inner.create_placement_group(*call)
+
+    @contextlib.contextmanager
+    def creating(self, making: Making) -> Iterator[None]:
+        """In this thread."""
+        self.groups.making = making
+        try:
+            yield
+        finally:
+            self.groups.making = None

@@ -40,5 +40,13 @@ class Given(NamedTuple):
     labels: dict[str, str]
 
 
+class Making(NamedTuple):
+    """A placement group that is being created: the class of each bundle, and in a virtual cluster its berth there."""
+
+    tickets: list[Ticket]
+    cluster_id: str | None
+    berth: str | None
+
+
 STOCK = Ticket("")
 """For what has to run whatever the rules say: it takes no token. The controller itself."""

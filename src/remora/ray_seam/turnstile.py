@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
@@ -19,19 +19,25 @@ from remora.wire.fences import ELSEWHERE, RENEW_SECONDS, ROOT
 from remora.wire.tokens import is_real, reserves_resources
 
 
-def stand_in_line(cluster_id: str | None, *, may_go: bool) -> bool:
+def stand_in_line(cluster_id: str | None, dead: list[str], *, may_go: bool, read_fence: Callable[[], None]) -> bool:
     """Waits for leave; whether what this process is about to run may start here. If not, it has to be submitted once more,
     because there will be no room for it on this node; only what ``may_go`` is told so. What runs in a placement group needs no
-    room, because the group has it; but where its cluster uses too much it waits like all others."""
+    room, because the group has it; but where its cluster uses too much it waits like all others.
+
+    ``dead`` are workers that it found to have died over their pledges. They are told of, and forgotten only when the fence that
+    was written because of them has been read here: until then they alone stop the next to start.
+    """
     who = _who(cluster_id)
     if not who[3] and not _is_in_group(cluster_id):
         return True
-    dead, controller = pledges().broken(), _controller()
+    controller = _controller()
     if controller is None:
         return True
     with pledges().given(who[0]), said_already():
         answer = insist(lambda again: controller.enter.remote(*who, again, may_go, dead))
-    pledges().forget(dead)
+    if dead:
+        read_fence()
+        pledges().forget(dead)
     return bool(answer != ELSEWHERE)
 
 

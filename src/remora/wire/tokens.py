@@ -20,6 +20,8 @@ _BUNDLE = "bundle_group_"
 OF_CLUSTER = "."
 """Between a virtual cluster and a class of it, in the name of the class."""
 
+_OF_BUNDLE = "+"
+
 TASKS, ACTORS, GROUPS = "", "actors", "groups"
 """Who takes the token of a class. What one gives back on a node that no longer accepts it, its raylet hands on at once: a task
 that gets it so is stopped at the guard and handed on, but an actor or a placement group could only be killed. So these have
@@ -60,7 +62,8 @@ def slot_of_token(name: str) -> str | None:
 
 
 def share_token(owner: str, resource: str) -> str:
-    """``owner`` is the id of a virtual cluster; or of a class in it, for the part of the cluster that the class selects."""
+    """``owner`` is the id of a virtual cluster; or of a class in it, for the part of the cluster that the class selects; or of
+    a bundle of a placement group in it."""
     return f"{_SHARE}{owner}/{resource}"
 
 
@@ -70,6 +73,21 @@ def share_of_token(name: str) -> tuple[str, str] | None:
         return None
     owner, _, resource = name.removeprefix(_SHARE).partition("/")
     return owner, resource
+
+
+def bundle_id(berth: str, index: int) -> str:
+    """Who owns the share of one bundle of a placement group, whose berth in its virtual cluster is called so."""
+    return f"{berth}{_OF_BUNDLE}{index}"
+
+
+def counts_for(owner: str) -> str:
+    """The virtual cluster, or the berth of a placement group, that the owner of a share belongs to."""
+    return (cluster_of_class(owner) or owner).partition(_OF_BUNDLE)[0]
+
+
+def is_part(owner: str) -> bool:
+    """Whether a share stands beside that of its virtual cluster, as the part that a class selects, and not in the sums."""
+    return cluster_of_class(owner) is not None
 
 
 def is_token(name: str) -> bool:
@@ -100,11 +118,12 @@ def without_tokens(amounts: Mapping[str, float]) -> dict[str, float]:
 
 
 def cluster_of_work(resources: Iterable[str]) -> str | None:
-    """The virtual cluster whose tokens something takes."""
+    """The virtual cluster whose tokens something takes. The bundles of a placement group take shares of their own, and tell by
+    their class."""
     for name in resources:
         share = share_of_token(name)
-        if share is not None:
-            return cluster_of_class(share[0]) or share[0]
+        if share is not None and _OF_BUNDLE not in share[0]:
+            return counts_for(share[0])
         class_id = class_of_token(name)
         if class_id is not None and (cluster := cluster_of_class(class_id)) is not None:
             return cluster
