@@ -6,7 +6,7 @@ import pytest
 from tests.unit.test_sharing import ONE, World
 
 from remora.controller.core import Controller, GroupOffer
-from remora.seam.port import GROUP, WAITING, Work
+from remora.seam.port import GROUP, RUNNING, WAITING, Work
 from remora.wire.tokens import counts_for, share_of_token
 
 
@@ -276,6 +276,98 @@ def test_a_bundle_that_lost_its_node_gets_none_while_nothing_may_start(world: Wo
     world.later(0.1)
     world.later(0.1)
     assert standing(world, offer.berth) == 4
+
+
+def test_what_was_offered_on_a_node_that_is_tainted_then_is_taken_back(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 4})
+    offer = world.offer(vc)
+    (node,) = nodes_of(offer)
+    world.controller.taint(node, (("k", "v"),))
+    assert standing(world, offer.berth) == 0
+    assert not berths(world)
+    (other,) = nodes_of(world.offer(vc, ask="again"))
+    assert other != node
+
+
+def settled_group(world: World, cpus: float = 1.0) -> tuple[str, str, str]:
+    """A group that has been there for a while: its cluster, its berth and its node."""
+    vc = world.create(flexible_resource_max={"CPU": 8})
+    offer = world.offer(vc, {"CPU": cpus})
+    assert offer.berth is not None
+    world.reserve(offer, "group", cpus)
+    world.controller.sharing.take_berth(offer.berth, "group")
+    for _ in range(5):
+        world.later(1)
+    return vc, offer.berth, nodes_of(offer)[0]
+
+
+def lose(world: World, node: str) -> None:
+    world.port.leave(node)
+    world.port.submit(Work(GROUP, "group", "", "j1", WAITING, "RESCHEDULING", ()))
+    world.later(0.1)
+
+
+def stand_ins(world: World) -> list[tuple[str, dict[str, float]]]:
+    return [(node, dict(amounts)) for node, amounts in world.port.holds.values()]
+
+
+def test_a_bundle_has_a_stand_in_on_another_node_that_nobody_can_take_and_that_counts_for_nothing(world: World) -> None:
+    vc, berth, node = settled_group(world)
+    other = "n2" if node == "n1" else "n1"
+    token = f"remora/vc/{berth}+0/CPU"
+    assert stand_ins(world) == [(other, {token: 1.0})]
+    view = next(view for view in world.port.observe().nodes if view.node_id == other)
+    assert (view.total[token], view.available[token]) == (1.0, 0.0)
+    assert world.sums() == {node: 1.0, other: 0.0}
+    world.want(vc, 20)
+    assert sum(world.tokens(vc).values()) == 7
+
+
+def test_the_stand_ins_end_with_the_group(world: World) -> None:
+    _, berth, node = settled_group(world)
+    world.remove_group("group", [(node, {f"remora/vc/{berth}+0/CPU": 1, "CPU": 1})])
+    world.controller.sharing.leave_berth("group")
+    world.later(0.1)
+    world.later(0.1)
+    assert stand_ins(world) == []
+    assert standing(world, berth) == 0
+    assert not berths(world)
+
+
+def test_where_a_stand_in_is_the_bundle_can_go_itself_and_gets_another(world: World) -> None:
+    _, berth, node = settled_group(world)
+    lose(world, node)
+    (other,) = {"n1", "n2"} - {node}
+    token = f"remora/vc/{berth}+0/CPU"
+    view = next(view for view in world.port.observe().nodes if view.node_id == other)
+    assert (view.total[token], view.available[token]) == (2.0, 1.0)
+    world.port.take(other, {token: 1, "CPU": 1})
+    world.port.submit(Work(GROUP, "group", "", "j1", RUNNING, "", ()))
+    world.port.join("n3", {"CPU": 4})
+    for _ in range(3):
+        world.later(1)
+    assert ("n3", {token: 1.0}) in stand_ins(world)
+
+
+def test_one_that_finds_no_place_is_not_tried_for_ever_and_again_when_a_node_joins(world: World) -> None:
+    """GCS tries such a group without a pause, as long as it has a stand-in."""
+    _, berth, node = settled_group(world, 4)
+    (other,) = {"n1", "n2"} - {node}
+    world.port.take(other, {"CPU": 1})
+    lose(world, node)
+    assert stand_ins(world)
+    assert not world.controller.steering.may_hold
+    for _ in range(4):
+        world.later(1)
+    assert not stand_ins(world)
+    for _ in range(4):
+        world.later(1)
+    assert stand_ins(world)  # nobody looks at it now
+    world.port.join("n3", {"CPU": 4})
+    world.later(0.1)
+    world.later(0.1)
+    view = next(view for view in world.port.observe().nodes if view.node_id == "n3")
+    assert view.available[f"remora/vc/{berth}+0/CPU"] == 4
 
 
 def test_no_virtual_cluster_is_shown_for_a_group_and_what_it_has_is_used(world: World) -> None:

@@ -90,7 +90,7 @@ class Apportion:
                 if units > target and shares.get(token, 0) + round(held * UNIT) < highest:
                     self._keep(node_id, view, token, units, target)
                     continue
-            if held and not self._clusters.may_have_work(owner[0] if owner is not None else ""):
+            if held and not self._clusters.may_have_work(counts_for(owner[0]) if owner is not None else ""):
                 self._steering.let_go(node_id, token)
                 held, units = 0.0, units + round(held * UNIT)
             if units > target:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from remora.controller.cluster_memory import Berth, Record
 from remora.controller.clusters import Clusters
 from remora.controller.steering import Steering
+from remora.kernel.cluster import Cluster
+from remora.kernel.confined import untainted
 from remora.kernel.tree import VNode
 from remora.model.groups import GroupRequest
 from remora.model.resources import from_units
@@ -24,8 +26,9 @@ _CREATED_SECONDS = 15.0
 
 
 class Berths:
-    def __init__(self, port: Port, clusters: Clusters, steering: Steering, now: Callable[[], float]) -> None:
+    def __init__(self, port: Port, cluster: Cluster, clusters: Clusters, steering: Steering, now: Callable[[], float]) -> None:
         self._port = port
+        self._cluster = cluster
         self._clusters = clusters
         self._steering = steering
         self._now = now
@@ -63,6 +66,12 @@ class Berths:
         """Its tokens, and the one node that each stands on."""
         return {token: [node_id] for node_id, token, _ in self._tokens(record)}
 
+    def of_work(self, names: Iterable[str]) -> Record | None:
+        """The berth whose tokens a placement group takes."""
+        owners = (owner for name in names if (owner := share_of_token(name)) is not None)
+        found = (self._clusters.records.get(counts_for(owner[0])) for owner in owners)
+        return next((record for record in found if record is not None and record.berth is not None), None)
+
     def stands(self, record: Record) -> bool:
         """Whether all of its tokens are on their nodes, as raylets say."""
         latest = {node_id: self._steering.latest(node_id) for node_id, _, _ in self._tokens(record)}
@@ -89,6 +98,8 @@ class Berths:
                 continue
             if self._is_held(record):
                 berth.taken = True
+            elif berth.under_way and not self._is_welcome(record):
+                berth.left = True  # its creator is told that there is no room, and asks again
             elif berth.taken or self._now() - berth.since > _CREATED_SECONDS:
                 self._ask(record, berth)
 
@@ -118,6 +129,15 @@ class Berths:
                 lack[key] = lack.get(key, 0) + units
         used = {key: self._clusters.running(vcluster.cluster_id, key[0]).get(key[1], 0) for key in lack}
         return vcluster.whole and all(used[key] >= units for key, units in lack.items())
+
+    def _is_welcome(self, record: Record) -> bool:
+        """Whether its nodes are such that it may lie there still: they may have been tainted since it was offered."""
+        group = record.vcluster.group
+        bundles = group.options[0] if group is not None else ()
+        return all(
+            vnode is None or untainted(self._cluster, bundle.nodes) >> vnode.node & 1
+            for bundle, vnode in zip(bundles, record.vcluster.fixed, strict=True)
+        )
 
     def _ask(self, record: Record, berth: Berth) -> None:
         group = self._group(record, berth)

@@ -6,6 +6,7 @@ their owner. What a share is used for is observed, never told: nothing is asked 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
@@ -28,6 +29,7 @@ from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import NodeView, Port
 from remora.wire.classes import ClassSpec, cluster_key
 from remora.wire.tokens import (
+    berth_id,
     bundle_id,
     class_of_token,
     cluster_of_class,
@@ -81,18 +83,13 @@ class Clusters:
         parent = self.get(request.cluster or "")
         if parent.vcluster.state != READY:
             return None
-        vcluster = self._scheduler.enclose(request, parent.vcluster, self._free_id("pg"))
+        name = functools.partial(berth_id, parent.vcluster.cluster_id)
+        vcluster = self._scheduler.enclose(request, parent.vcluster, self._free_id(name))
         if vcluster is None:
             return None
         parent.busy_at = now = self._now()
         record = self.records[vcluster.cluster_id] = Record(vcluster, job_id, 0.0, now, Berth(ask, now))
         return record
-
-    def whose(self, owner: str) -> str:
-        """The virtual cluster whose work has the share of this owner: in a placement group runs that of the one around it."""
-        record = self.records.get(counts_for(owner))
-        parent = record.vcluster.parent if record is not None and record.berth is not None else None
-        return parent.cluster_id if parent is not None else counts_for(owner)
 
     def berths(self) -> list[tuple[Record, Berth]]:
         return [(record, record.berth) for record in self.records.values() if record.berth is not None]
@@ -392,13 +389,13 @@ class Clusters:
         if what:
             self._note("cluster", cluster_id, what)
 
-    def _free_id(self, kind: str = "vc") -> str:
+    def _free_id(self, name: Callable[[int], str] = "vc{}".format) -> str:
         """Names are used again, after a while: Ray never forgets a kind of task, and each name makes new kinds."""
         now = self._now()
         for cluster_id in [each for each, until in self._cooling.items() if until < now]:
             del self._cooling[cluster_id]
         taken = {*self.records, *self._cooling, *self._seen}
-        return next(name for number in itertools.count(1) if (name := f"{kind}{number}") not in taken)
+        return next(free for number in itertools.count(1) if (free := name(number)) not in taken)
 
     def reserved(self, vcluster: VCluster) -> None:
         """One that waited, or had lost nodes, has its minimum."""

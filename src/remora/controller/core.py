@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from remora.controller.cluster_memory import Record
 from remora.controller.journal import Journal
 from remora.controller.leases import Leases
 from remora.controller.looking import root_row
@@ -165,18 +164,14 @@ class Controller:
         option = first_possible(self.cluster, group)
         if option is None:
             return GroupOffer(None, {}, explain_group(self.cluster, group))
-        berth: Record | None = None
         if request.cluster is not None:
             berth, why = self.sharing.offer_berth(group, option, job_id, ask)
             if berth is None:
                 return GroupOffer(None, {}, why)
+            return GroupOffer(option, self.sharing.berths.tokens(berth), why, berth.vcluster.cluster_id)
         kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
-        classes = [class_of(nodes, request.cluster) for nodes in kinds]
-        nodes = {class_token(spec.class_id): self.ensure(spec) for spec in classes}
-        if berth is None:
-            return GroupOffer(option, nodes, Explanation(""))
-        nodes |= self.sharing.berths.tokens(berth)
-        return GroupOffer(option, nodes, Explanation(""), berth.vcluster.cluster_id)
+        nodes = {class_token(spec.class_id): self.ensure(spec) for spec in map(class_of, kinds)}
+        return GroupOffer(option, nodes, Explanation(""))
 
     def label(self, node_id: str, set_: Labels = (), drop: Iterable[str] = ()) -> None:
         overrides = self._overrides(node_id)

@@ -14,6 +14,7 @@ from remora.controller.cluster_memory import CLOSED, Record
 from remora.controller.clusters import Clusters, Units, waiting_in_clusters
 from remora.controller.returned import Kind, Returned, Standing
 from remora.controller.roster import Roster
+from remora.controller.standing_in import StandIns
 from remora.controller.steering import Note, Steering, Tokens
 from remora.kernel.classes import offered
 from remora.kernel.confined import untainted
@@ -30,7 +31,7 @@ from remora.model.virtual_clusters import VirtualCluster
 from remora.seam.port import Demand, NodeView, Port
 from remora.wire.classes import ClassSpec
 from remora.wire.fences import ELSEWHERE, GO, ROOT, TOLD_SECONDS
-from remora.wire.tokens import OFFERED, class_token, counts_for, share_of_token
+from remora.wire.tokens import OFFERED, class_token, counts_for, share_of_token, works_in
 
 _PATIENT_SECONDS = 2.0
 _OVERDRAWN = "{} uses more than it may until a worker that came back from ray.get ends, and nothing starts before"
@@ -49,7 +50,8 @@ class Sharing:
         self.returned = Returned(now)
         self.clusters = Clusters(port, scheduler, self.returned, note, now)
         self.apportion = Apportion(self.clusters, self.returned, steering, port.ended)
-        self.berths = Berths(port, self.clusters, steering, now)
+        self.berths = Berths(port, self._cluster, self.clusters, steering, now)
+        self.stand_ins = StandIns(self.clusters, self.berths.stands, steering, now)
         self.nodes: Mapping[str, NodeView] = {}
         self.loose: dict[int, Units] = {}
         self._seen: dict[str, set[str]] = {}
@@ -195,6 +197,7 @@ class Sharing:
         self.loose = {number: used for number, used in self.loose.items() if self._cluster.nodes.alive >> number & 1}
         shapes = [(demand.shape, demand.count) for demand in demands if not demand.bundles]  # groups have berths
         self.berths.look()
+        self.stand_ins.look(self.nodes)
         self.clusters.tend(waiting_in_clusters(shapes, classes), self.loose)
         self._find_borrowers()
 
@@ -325,7 +328,7 @@ class Sharing:
         overdrawn = room.overdrawn()
         for node_id in self.nodes:
             owners = (share_of_token(token) for token in self._steering.latest(node_id))
-            here = overdrawn.intersection(self.clusters.whose(owner[0]) for owner in owners if owner is not None)
+            here = overdrawn.intersection(works_in(owner[0]) for owner in owners if owner is not None)
             self._steering.tell_full(node_id, here.union(self._asked_back.get(node_id, ())))
         now = self._now()
         self._overdrawn_since = {cluster_id: self._overdrawn_since.get(cluster_id, now) for cluster_id in overdrawn}

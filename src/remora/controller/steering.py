@@ -38,6 +38,8 @@ class Steering:
         self._latest: dict[str, Tokens] = {}
         self._told: dict[str, bytes] = {}
         self._holds: dict[str, dict[str, Tokens]] = {}
+        self.spare: dict[str, Tokens] = {}  # by node: what is there only to be held in a moment
+        self.may_hold = True  # not while GCS is busy with something else, and would not come to it
         for key in port.keys(_HOLD):
             _, node_id, name = key.split("/")
             if any(found.kind == GROUP and found.state == RUNNING for found in port.find(name)):
@@ -96,8 +98,9 @@ class Steering:
         return latest
 
     def held(self, node_id: str, name: str) -> float:
-        """How much of a token our own holds take on a node."""
-        return sum(amounts.get(name, 0.0) for amounts in self._holds.get(node_id, {}).values())
+        """How much of a token our own holds take on a node, or will in a moment."""
+        taken = sum(amounts.get(name, 0.0) for amounts in self._holds.get(node_id, {}).values())
+        return taken + self.spare.get(node_id, {}).get(name, 0.0)
 
     def held_names(self) -> set[str]:
         return {name for holds in self._holds.values() for amounts in holds.values() for name in amounts}
@@ -114,6 +117,7 @@ class Steering:
 
     def forget(self, node_id: str) -> None:
         """The node is gone."""
+        self.spare.pop(node_id, None)
         self.fences.pop(node_id, None)
         self.full.pop(node_id, None)
         self._told.pop(node_id, None)
@@ -160,6 +164,8 @@ class Steering:
 
     def hold(self, node_id: str, amounts: Tokens) -> bool:
         """Take so much on a node and keep it; whether it was free."""
+        if not self.may_hold:
+            return False
         holds = self._holds.setdefault(node_id, {})
         taken = (f"remora-hold-{node_id[:16]}-{number}" for number in itertools.count())
         name = next(name for name in taken if name not in holds)

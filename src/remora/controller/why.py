@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from remora.controller.cluster_memory import Record
 from remora.controller.core import Controller
 from remora.controller.lease_table import Lease, wants
 from remora.kernel.explain import FITS, RESOURCES, Explanation
@@ -40,6 +41,9 @@ def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str
     lease = next((found for shape in shapes for name in shape if (found := _lease(controller, name)) is not None), None)
     if lease is not None:
         return _why_leased(controller, lease)
+    berth = controller.sharing.berths.of_work(name for shape in shapes for name in shape)
+    if berth is not None:
+        return _why_in_berth(controller, berth)
     specs = [_spec(controller, shape) for shape in shapes]
     known = [spec for spec in specs if spec is not None]
     resources = [real(shape) for shape in shapes]
@@ -104,6 +108,17 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
         )
     why = controller.scheduler.explain(lease.workload)
     return _row(asked, why, busy=why.case in (RESOURCES, FITS))
+
+
+def _why_in_berth(controller: Controller, record: Record) -> dict[str, Any]:
+    """A placement group in a virtual cluster that waits in GCS."""
+    vcluster = record.vcluster
+    if vcluster.whole or vcluster.group is None:
+        nodes = dict.fromkeys(controller.cluster.nodes.at(vnode.node).node_id[:12] for vnode in vcluster.vnodes())
+        return _row("", Explanation(f"decided {', '.join(nodes)}: Ray has yet to place it there", case=FITS), busy=True)
+    group = Group("", vcluster.group)
+    group.hosts = [vnode.host if vnode is not None else None for vnode in vcluster.fixed]
+    return _row("", explain_group(controller.cluster, group), busy=True)
 
 
 def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:

@@ -87,7 +87,7 @@ def _attempt(layer: Layer, core_worker: CoreWorkerProxy, request: GroupRequest, 
     tickets = [Ticket(spec.class_id, spec) for spec in (class_of(bundle.nodes) for bundle in chosen)]
     berth: str | None = offer["berth"]
     try:
-        with core_worker.creating(Making(tickets, request.cluster, berth)):
+        with core_worker.creating(Making(tickets, berth)):
             group = create(chosen)
     except BaseException:
         if berth is not None:

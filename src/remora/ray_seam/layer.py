@@ -144,17 +144,16 @@ class Layer:
         return {self._token(found.ticket): TAKEN, **found.shares}
 
     def bundle_tokens(self, making: Making, bundles: list[dict[str, float]]) -> list[dict[str, float]]:
-        """What each bundle of a placement group takes beside its resources; in a virtual cluster it has a share of its own."""
-        taken = []
-        for index, (ticket, bundle) in enumerate(zip(making.tickets, bundles, strict=True)):
-            ticket = self._classed(ticket, bundle, GROUPS)
-            shares: dict[str, float] = {}
-            if making.berth is not None and making.cluster_id is not None:
-                ticket = self._within(ticket, making.cluster_id)
-                owner = bundle_id(making.berth, index)
-                shares = {share_token(owner, name): amount for name, amount in bundle.items() if amount}
-            taken.append({self._token(ticket): TAKEN, **shares})
-        return taken
+        """What each bundle of a placement group takes beside its resources: of its class, or in a virtual cluster of a share of
+        its own, which stands where the bundle is to lie and nowhere else."""
+        if making.berth is None:
+            classed = [self._classed(*each, GROUPS) for each in zip(making.tickets, bundles, strict=True)]
+            return [{self._token(ticket): TAKEN} for ticket in classed]
+        owners = [bundle_id(making.berth, index) for index in range(len(bundles))]
+        return [
+            {share_token(owner, name): amount for name, amount in bundle.items() if amount}
+            for owner, bundle in zip(owners, bundles, strict=True)
+        ]
 
     def cluster(self) -> str | None:
         """The virtual cluster that work submitted now belongs to."""

@@ -245,7 +245,7 @@ class CoreWorkerProxy:
 
             again = functools.partial(self.create_placement_group, *call)
             return create_when_it_fits(self._layer, self, bundles, call[at["strategy"]], again)
-        taken = self._layer.bundle_tokens(making or Making([self._layer.plain] * len(bundles), None, None), bundles)
+        taken = self._layer.bundle_tokens(making or Making([self._layer.plain] * len(bundles)), bundles)
         made = [{**bundle, **tokens} for bundle, tokens in zip(bundles, taken, strict=True)]
         call[at["bundles"]] = made
         self._layer.waiting.note_group(made, f"placement group {call[at['name']] or ''}".rstrip())

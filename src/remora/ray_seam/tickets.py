@@ -44,8 +44,7 @@ class Making(NamedTuple):
     """A placement group that is being created: the class of each bundle, and in a virtual cluster its berth there."""
 
     tickets: list[Ticket]
-    cluster_id: str | None
-    berth: str | None
+    berth: str | None = None
 
 
 STOCK = Ticket("")

@@ -25,6 +25,6 @@ def decode_group(data: bytes) -> GroupRequest:
     return GroupRequest(options, body["strategy"], cluster=body["cluster"])
 
 
-def class_of(nodes: NodeClass, cluster: str | None = None) -> ClassSpec:
-    """The class whose token a bundle takes."""
-    return ClassSpec((nodes,), cluster=cluster, takers=GROUPS)
+def class_of(nodes: NodeClass) -> ClassSpec:
+    """The class whose token a bundle takes; in a virtual cluster it has a token of its own."""
+    return ClassSpec((nodes,), takers=GROUPS)

@@ -20,7 +20,7 @@ _BUNDLE = "bundle_group_"
 OF_CLUSTER = "."
 """Between a virtual cluster and a class of it, in the name of the class."""
 
-_OF_BUNDLE = "+"
+_OF_GROUP = "+"
 
 TASKS, ACTORS, GROUPS = "", "actors", "groups"
 """Who takes the token of a class. What one gives back on a node that no longer accepts it, its raylet hands on at once: a task
@@ -75,14 +75,25 @@ def share_of_token(name: str) -> tuple[str, str] | None:
     return owner, resource
 
 
+def berth_id(cluster_id: str, number: int) -> str:
+    """What a placement group has of a virtual cluster is called so."""
+    return f"{cluster_id}{_OF_GROUP}{number}"
+
+
 def bundle_id(berth: str, index: int) -> str:
-    """Who owns the share of one bundle of a placement group, whose berth in its virtual cluster is called so."""
-    return f"{berth}{_OF_BUNDLE}{index}"
+    """Who owns the share of one of its bundles."""
+    return f"{berth}{_OF_GROUP}{index}"
 
 
 def counts_for(owner: str) -> str:
     """The virtual cluster, or the berth of a placement group, that the owner of a share belongs to."""
-    return (cluster_of_class(owner) or owner).partition(_OF_BUNDLE)[0]
+    cluster, *group = (cluster_of_class(owner) or owner).split(_OF_GROUP)
+    return _OF_GROUP.join([cluster, *group[:1]])
+
+
+def works_in(owner: str) -> str:
+    """The virtual cluster whose work uses the share of an owner: in a placement group runs that of the one around it."""
+    return (cluster_of_class(owner) or owner).partition(_OF_GROUP)[0]
 
 
 def is_part(owner: str) -> bool:
@@ -118,12 +129,11 @@ def without_tokens(amounts: Mapping[str, float]) -> dict[str, float]:
 
 
 def cluster_of_work(resources: Iterable[str]) -> str | None:
-    """The virtual cluster whose tokens something takes. The bundles of a placement group take shares of their own, and tell by
-    their class."""
+    """The virtual cluster whose tokens something takes."""
     for name in resources:
         share = share_of_token(name)
-        if share is not None and _OF_BUNDLE not in share[0]:
-            return counts_for(share[0])
+        if share is not None:
+            return works_in(share[0])
         class_id = class_of_token(name)
         if class_id is not None and (cluster := cluster_of_class(class_id)) is not None:
             return cluster
