@@ -140,6 +140,33 @@ def test_placement_groups_are_scheduled_one_at_a_time(stock: World) -> None:
         ray.util.remove_placement_group(group)
 
 
+@pytest.mark.deep
+def test_a_group_that_lost_its_node_is_tried_without_a_pause_and_no_other_before_it(stock: World) -> None:
+    """If a node could hold it that has no room; one that no node could hold is not tried at all."""
+
+    def attempts(group: Any) -> int:
+        return int(ray.util.placement_group_table(group)["stats"]["scheduling_attempt"])
+
+    with stock.extra("lost", num_cpus=0, resources={"trap": 1}) as kill, stock.extra("left", num_cpus=0, resources={"trap": 1}):
+        groups = [ray.util.placement_group([{"trap": 1}]) for _ in range(2)]
+        assert all(group.wait(60) for group in groups)
+        (lost,) = (group for group in groups if stock.name(bundle_node(group)) == "lost")
+        kill()
+        eventually(lambda: attempts(lost) > 1000)
+        other = ray.util.placement_group([{"CPU": 0.01}])
+        assert not other.wait(2)
+        (kept,) = (group for group in groups if group is not lost)
+        ray.util.remove_placement_group(kept)
+        assert lost.wait(60)
+        assert other.wait(60)
+        ray.util.remove_placement_group(lost)
+        ray.util.remove_placement_group(other)
+
+
+def bundle_node(group: Any) -> str:
+    return str(ray.util.placement_group_table(group)["bundles_to_node_id"][0])
+
+
 # ------------------------------------------------------------------------------------------ what the layer may do in workers
 
 
