@@ -108,7 +108,7 @@ def test_a_group_that_ended_without_a_word_is_found_by_what_its_nodes_report(wor
     offer = world.offer(vc)
     held = world.reserve(offer, "group")
     world.later(0.1)
-    assert not world.controller.sharing.berths.under_way
+    assert not world.controller.sharing.berths.under_way([str(offer.berth)])
     world.later(30)
     assert berths(world) == [offer.berth]
     world.remove_group("group", held)
@@ -215,10 +215,12 @@ def test_a_group_outlives_the_with_that_it_was_made_in(world: World) -> None:
     held = world.reserve(offer, "group")
     world.controller.sharing.take_berth(offer.berth, "group")
     world.later(0.1)
+    under_way = world.offer(inner, {"CPU": 1}, ask="under way")
     world.controller.sharing.close(inner, unused=True)
     world.later(5)
-    assert berths(world) == [offer.berth]
-    assert world.free(outer) == 3
+    assert berths(world) == [offer.berth, under_way.berth]
+    assert world.free(outer) == 2
+    world.controller.sharing.leave_berth(str(under_way.berth))
     world.remove_group("group", held)
     world.controller.sharing.leave_berth("group")
     for _ in range(3):

@@ -17,6 +17,7 @@ from remora.controller.cluster_memory import Record
 from remora.controller.clusters import Clusters, Units
 from remora.controller.returned import Returned
 from remora.controller.steering import Steering, Tokens
+from remora.controller.wanted import share_tokens
 from remora.kernel.shares import bump
 from remora.kernel.tree import VCluster
 from remora.model.resources import UNIT, Resources, from_units
@@ -43,7 +44,7 @@ class Apportion:
         """Write the difference. ``parts`` are shares that classes select inside a cluster; ``besides`` goes along. ``let_in``
         comes between taking and giving: who stands in line has a token already and needs only the room."""
         self.settled = True
-        shares = self._clusters.tokens()
+        shares = share_tokens(self._clusters)
         wanted = {node_id: dict(shares.get(node_id, {})) for node_id in nodes}
         for cluster_id, node_id in self._returned.places():
             for name, units in self._returned.on(cluster_id, node_id, lent=True).pairs:

@@ -8,7 +8,7 @@ says that GCS has reserved it, or that it will not be. Meanwhile nobody goes on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from remora.controller.cluster_memory import Berth, Record
 from remora.controller.clusters import Clusters
@@ -80,10 +80,9 @@ class Berths:
             for node_id, token, units in self._tokens(record)
         )
 
-    @property
-    def under_way(self) -> bool:
-        """Whether any group may be about to reserve something."""
-        return any(berth.under_way for _, berth in self._clusters.berths())
+    def under_way(self, cluster_ids: Container[str]) -> bool:
+        """Whether any of these is the berth of a group that may be about to reserve something."""
+        return any(berth.under_way and record.vcluster.cluster_id in cluster_ids for record, berth in self._clusters.berths())
 
     @property
     def settled(self) -> bool:
@@ -105,8 +104,9 @@ class Berths:
 
     def sweep(self, nodes: Iterable[str]) -> bool:
         """Remove what was left and stands on no node any more; whether there was any."""
-        out = {counts_for(owner) for node_id in nodes for owner in self._owners_on(node_id)}
-        gone = [record for record, berth in self._clusters.berths() if berth.left and record.vcluster.cluster_id not in out]
+        left = [record for record, berth in self._clusters.berths() if berth.left]
+        out = {counts_for(owner) for node_id in nodes for owner in self._owners_on(node_id)} if left else set()
+        gone = [record for record in left if record.vcluster.cluster_id not in out]
         for record in gone:
             self._clusters.remove(record)
         return bool(gone)

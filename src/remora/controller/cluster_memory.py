@@ -41,7 +41,7 @@ class Record:
     """One virtual cluster and whose it is. ``busy_at`` is when it last had work waiting or grew; ``offered`` says whether
     anything of it was ever offered to work: before that nothing can be queued at a raylet that wants its share."""
 
-    __slots__ = ("berth", "busy_at", "idle_seconds", "job_id", "offered", "saved", "vcluster")
+    __slots__ = ("berth", "busy_at", "idle_seconds", "job_id", "offered", "saved", "saved_as", "vcluster")
 
     def __init__(self, vcluster: VCluster, job_id: str, idle_seconds: float, now: float, berth: Berth | None = None) -> None:
         self.vcluster = vcluster
@@ -50,11 +50,20 @@ class Record:
         self.idle_seconds = idle_seconds
         self.busy_at = now
         self.saved = b""
+        self.saved_as: object = None
         self.offered = False
 
     @property
     def state(self) -> str:
         return CLOSED if self.vcluster.closing else self.vcluster.state
+
+
+def stamp(record: Record) -> object:
+    """Of a berth, what has to change for it to be remembered otherwise: there may be many, and they change seldom."""
+    berth = record.berth
+    if berth is None:
+        return None
+    return record.vcluster.layout, record.vcluster.closing, record.job_id, berth.group_id, berth.taken, berth.left
 
 
 def encode(record: Record, node_id: Callable[[int], str]) -> bytes:

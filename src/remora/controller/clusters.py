@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 
-from remora.controller.cluster_memory import CLOSED, Berth, Record, encode, restore, stored
+from remora.controller.cluster_memory import CLOSED, Berth, Record, encode, restore, stamp, stored
 from remora.controller.returned import Returned
 from remora.errors import UnknownNameError
 from remora.kernel import shares
@@ -19,7 +19,7 @@ from remora.kernel.calling_back import Place, call_back
 from remora.kernel.cycle import Scheduler
 from remora.kernel.observing import bring_along, grow_for, observe_use, own_total
 from remora.kernel.reserving import leave
-from remora.kernel.tree import QUEUED, READY, VCluster, VNode
+from remora.kernel.tree import QUEUED, READY, VCluster
 from remora.model.groups import GroupRequest
 from remora.model.requests import NodeClass
 from remora.model.resources import EMPTY, MEMORY, UNIT, Resources
@@ -30,14 +30,9 @@ from remora.seam.port import NodeView, Port
 from remora.wire.classes import ClassSpec, cluster_key
 from remora.wire.tokens import (
     berth_id,
-    bundle_id,
-    class_of_token,
-    cluster_of_class,
     counts_for,
     is_part,
-    is_real,
     share_of_token,
-    share_token,
 )
 
 Note = Callable[[str, str, str], None]
@@ -256,37 +251,6 @@ class Clusters:
 
     # What steering needs
 
-    def tokens(self) -> dict[str, Units]:
-        """For each node, how much of each share token its clusters' own work may take."""
-        wanted: dict[str, Units] = {}
-        for record in self.records.values():
-            for owner, vnode in self._owners(record):
-                tokens = wanted.setdefault(self.node_id(vnode.node), {})
-                for name in vnode.total:
-                    shares.bump(tokens, share_token(owner, name), own_total(vnode, name))
-        return wanted
-
-    def _owners(self, record: Record) -> list[tuple[str, VNode]]:
-        """Every virtual node, and whose share it is. A berth has nothing for others once its group has left it, and nothing for
-        bundles that lost their nodes while nothing may start: what its group has is in use, and stays."""
-        cluster_id, berth = record.vcluster.cluster_id, record.berth
-        if berth is None:
-            return [(cluster_id, vnode) for vnode in record.vcluster.vnodes()]
-        if berth.left or (berth.taken and cluster_id in self.overdrawn):
-            return []
-        return [(bundle_id(cluster_id, index), vnode) for index, vnode in enumerate(record.vcluster.fixed) if vnode is not None]
-
-    def part(self, spec: ClassSpec, admits: Callable[[VNode], bool]) -> dict[str, Units]:
-        """For each node, what the virtual nodes that a class selects have together."""
-        wanted: dict[str, Units] = {}
-        record = self.records.get(spec.cluster or "")
-        for vnode in record.vcluster.vnodes() if record is not None else ():
-            if vnode.fixed and admits(vnode):
-                tokens = wanted.setdefault(self.node_id(vnode.node), {})
-                for name in vnode.total:
-                    shares.bump(tokens, share_token(spec.part_id, name), own_total(vnode, name))
-        return wanted
-
     def cap(self, cluster_id: str, name: str) -> int | None:
         """The most that a cluster and all below it may have of a resource, over all nodes."""
         vcluster = self.records[cluster_id].vcluster
@@ -312,10 +276,14 @@ class Clusters:
     def save(self) -> None:
         """Before any token is raised: what was promised is known to whoever comes after us."""
         for cluster_id, record in self.records.items():
+            saved_as = stamp(record)
+            if saved_as is not None and saved_as == record.saved_as:
+                continue
             data = encode(record, self.node_id)
             if data != record.saved:
                 self._port.put(cluster_key(cluster_id), data)
                 record.saved = data
+            record.saved_as = saved_as
 
     def remember(self) -> None:
         """What a controller before us had given."""
@@ -422,20 +390,3 @@ class Clusters:
 
     def node_id(self, number: int) -> str:
         return self._cluster.nodes.at(number).node_id
-
-
-def waiting_in_clusters(
-    demands: Iterable[tuple[Mapping[str, float], int]], classes: Mapping[str, ClassSpec]
-) -> list[tuple[ClassSpec, Resources, int]]:
-    """Of everything that waits, what waits for a share."""
-    return [
-        (classes[class_id], real, count)
-        for shape, count in demands
-        for class_id, real in [_class_and_real(shape)]
-        if class_id in classes and cluster_of_class(class_id) is not None
-    ]
-
-
-def _class_and_real(shape: Mapping[str, float]) -> tuple[str, Resources]:
-    class_id = next((found for name in shape if (found := class_of_token(name)) is not None), "")
-    return class_id, Resources({name: round(amount * UNIT) for name, amount in shape.items() if is_real(name)})

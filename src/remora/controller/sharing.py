@@ -11,11 +11,12 @@ from typing import Any
 from remora.controller.apportion import Apportion, Room
 from remora.controller.berths import Berths
 from remora.controller.cluster_memory import CLOSED, Record
-from remora.controller.clusters import Clusters, Units, waiting_in_clusters
+from remora.controller.clusters import Clusters, Units
 from remora.controller.returned import Kind, Returned, Standing
 from remora.controller.roster import Roster
 from remora.controller.standing_in import StandIns
 from remora.controller.steering import Note, Steering, Tokens
+from remora.controller.wanted import part_tokens, waiting_in_clusters
 from remora.kernel.classes import offered
 from remora.kernel.confined import untainted
 from remora.kernel.cycle import Scheduler
@@ -221,7 +222,7 @@ class Sharing:
                 if node_id in latest and token not in latest[node_id]:
                     besides.setdefault(node_id, {})[token] = OFFERED
             if any(asks_labels(choice) for choice in spec.choices):
-                for node_id, units in self.clusters.part(spec, functools.partial(self._selects, spec)).items():
+                for node_id, units in part_tokens(self.clusters, spec, functools.partial(self._selects, spec)).items():
                     parts.setdefault(node_id, {}).update(units)
         self.apportion.steer(self.nodes, parts, besides, self._let_in)
 
@@ -319,7 +320,7 @@ class Sharing:
         for each in self.returned.line():
             if each.kind is Kind.BACK:
                 is_told = self._now() - self._overdrawn_since.get(each.cluster_id, inf) > TOLD_SECONDS
-                if room.allows(each.cluster_id, each.amounts) or (is_told and not self.berths.under_way):
+                if room.allows(each.cluster_id, each.amounts) or (is_told and not self.berths.under_way(self._overdrawn_since)):
                     self.returned.let_in(each.worker_id)
                 room.use(each.node_id, each.cluster_id, each.amounts)
             elif self._may_start(each, room):

@@ -41,6 +41,7 @@ class StandIns:
         self._nodes: frozenset[str] = frozenset()
         self._lost: dict[str, float] = {}  # berths with a bundle that has no token: since when GCS tries them
         self._quiet: dict[str, float] = {}  # and until when they have no stand-ins
+        self._served: dict[str, int] = {}  # berths that have all of theirs, and with which layout
 
     def look(self, nodes: Mapping[str, NodeView]) -> None:
         """In each round: what was about to be held, then the next that lacks one. One at a time, because each takes a moment in
@@ -50,11 +51,12 @@ class StandIns:
         for record, berth in self._clusters.berths():
             if berth.left:
                 self.let_go(record)
-            elif self._coming is None and berth.taken and self._now() - record.busy_at > _SETTLED_SECONDS:
+            elif self._coming is None and berth.taken and not self._is_served(record):
                 self._prepare(record, nodes)
 
     def let_go(self, record: Record) -> None:
         berth = record.vcluster.cluster_id
+        self._served.pop(berth, None)
         for node_id in self._nodes:
             for token in [name for name in self._steering.latest(node_id) if _is_of(berth, name)]:
                 self._steering.let_go(node_id, token)
@@ -63,7 +65,10 @@ class StandIns:
 
     def _watch(self, nodes: frozenset[str]) -> None:
         """Whom GCS tries in vain."""
-        joined, self._nodes = nodes - self._nodes, nodes
+        joined = nodes - self._nodes
+        if nodes != self._nodes:
+            self._nodes = nodes
+            self._served.clear()
         now = self._now()
         berths = [record for record, berth in self._clusters.berths() if berth.taken and not berth.left]
         lost = {record.vcluster.cluster_id: record for record in berths if not self._stands(record)}
@@ -86,11 +91,19 @@ class StandIns:
             self._drop()
             self._steering.hold(node_id, amounts)  # if not, the next steering takes them away again
 
+    def _is_served(self, record: Record) -> bool:
+        """Whether it has all that it needs, or does not need it yet."""
+        vcluster = record.vcluster
+        return self._now() - record.busy_at < _SETTLED_SECONDS or self._served.get(vcluster.cluster_id) == vcluster.layout
+
     def _prepare(self, record: Record, nodes: Mapping[str, NodeView]) -> None:
         berth = record.vcluster.cluster_id
         if self._quiet.get(berth, 0.0) > self._now() or not self._steering.may_hold:
             return
         lacking = [index for index in range(len(record.vcluster.fixed)) if not self._has_one(record, index)]
+        if not lacking:
+            self._served[berth] = record.vcluster.layout
+            return
         by_node = {node_id: [i for i in lacking if self._could(record, i, node_id, view)] for node_id, view in nodes.items()}
         node_id = max(by_node, key=lambda each: len(by_node[each]), default="")
         if not by_node.get(node_id):
