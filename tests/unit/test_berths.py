@@ -6,8 +6,8 @@ import pytest
 from tests.unit.test_sharing import ONE, World
 
 from remora.controller.core import Controller, GroupOffer
-from remora.seam.port import GROUP, RUNNING, WAITING, Work
-from remora.wire.tokens import counts_for, share_of_token
+from remora.seam.port import ENDED, GROUP, JOB, RUNNING, WAITING, Work
+from remora.wire.tokens import counts_for, hold_name, share_of_token
 
 
 @pytest.fixture
@@ -334,6 +334,36 @@ def test_the_stand_ins_end_with_the_group(world: World) -> None:
     assert stand_ins(world) == []
     assert standing(world, berth) == 0
     assert not berths(world)
+
+
+def test_a_stand_in_is_not_taken_for_the_group(world: World) -> None:
+    """Whoever created the group died before it told its id, and both take the same token."""
+    vc = world.create(flexible_resource_max={"CPU": 2})
+    offer = world.offer(vc)
+    held = world.reserve(offer, "group")
+    for _ in range(5):
+        world.later(1)
+    ((node, amounts),) = stand_ins(world)
+    world.port.submit(Work(GROUP, "0123", hold_name(node, 0), "j1", RUNNING, "", (amounts,)))
+    world.remove_group("group", held)
+    world.later(1)
+    world.later(1)
+    assert not berths(world)
+
+
+def test_a_detached_group_keeps_what_it_has_when_its_job_ends(world: World) -> None:
+    vc, berth, node = settled_group(world)
+    world.job("j1", ENDED)
+    world.controller.inbox.append(Work(JOB, "j1", "", "j1", ENDED, "", ()))
+    for _ in range(3):
+        world.later(20)
+    assert berths(world) == [berth]
+    assert world.sums()[node] == 1
+    world.remove_group("group", [(node, {f"remora/vc/{berth}+0/CPU": 1, "CPU": 1})])
+    for _ in range(3):
+        world.later(1)
+    assert not berths(world)
+    assert vc not in world.controller.sharing.clusters.records
 
 
 def test_where_a_stand_in_is_the_bundle_can_go_itself_and_gets_another(world: World) -> None:

@@ -19,7 +19,7 @@ from remora.kernel.tree import VNode
 from remora.model.groups import GroupRequest
 from remora.model.resources import from_units
 from remora.seam.port import ENDED, GROUP, RUNNING, Port, Work
-from remora.wire.tokens import TAKEN, bundle_id, counts_for, share_of_token, share_token
+from remora.wire.tokens import TAKEN, bundle_id, counts_for, is_hold, share_of_token, share_token
 
 _CREATED_SECONDS = 15.0
 """After so long without a word, whoever was to create a group has died over it."""
@@ -151,8 +151,9 @@ class Berths:
 
     def _group(self, record: Record, berth: Berth) -> Work | None:
         """As GCS knows it. Of whoever died before telling its id, the token tells."""
-        found = [work for work in self._port.find(berth.group_id or record.job_id or "") if work.kind == GROUP]
+        found = [work for work in self._port.find(berth.group_id or record.job_id) if work.kind == GROUP]
         if not berth.group_id:
+            found = [work for work in found if not is_hold(work.name)]  # its stand-ins take the same tokens
             tokens = {token for _, token, _ in self._tokens(record)}
             found = [work for work in found if any(not tokens.isdisjoint(shape) for shape in work.shapes)]
         return found[0] if found else None

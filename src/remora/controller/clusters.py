@@ -120,9 +120,10 @@ class Clusters:
     def job_ended(self, job_id: str) -> None:
         for record in [record for record in self.records.values() if record.job_id == job_id]:
             if record.vcluster.cluster_id in self.records:
-                record.job_id = ""
                 if record.berth is not None:
                     record.berth.since = -inf  # whoever was about to create its group will not
+                    continue
+                record.job_id = ""
                 self.close(record.vcluster.cluster_id, unused=False)
 
     def offer(self, cluster_id: str | None) -> None:

@@ -15,7 +15,7 @@ from math import inf
 
 from remora.seam.port import GROUP, RUNNING, NodeGoneError, NodeView, Port
 from remora.wire.fences import fence_key, write_fence
-from remora.wire.tokens import OFFERED, TAKEN, class_of_token, is_token, share_of_token
+from remora.wire.tokens import OFFERED, TAKEN, class_of_token, hold_name, is_token, share_of_token
 
 Tokens = dict[str, float]
 Note = Callable[[str, str, str], None]
@@ -167,7 +167,7 @@ class Steering:
         if not self.may_hold:
             return False
         holds = self._holds.setdefault(node_id, {})
-        taken = (f"remora-hold-{node_id[:16]}-{number}" for number in itertools.count())
+        taken = (hold_name(node_id, number) for number in itertools.count())
         name = next(name for name in taken if name not in holds)
         self._port.put(f"{_HOLD}{node_id}/{name}", json.dumps(amounts, sort_keys=True).encode())
         if not self._port.hold(name, node_id, amounts):

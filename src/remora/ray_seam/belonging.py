@@ -14,7 +14,7 @@ from ray._private.internal_api import node_stats
 from remora.ray_seam import raw
 from remora.ray_seam.looking import Tree
 from remora.ray_seam.lookup import Lookup
-from remora.wire.tokens import CLUSTER_LABEL, cluster_of_work
+from remora.wire.tokens import CLUSTER_LABEL, cluster_of_work, is_hold
 
 _TASK = 48  # an object's id begins with the id of the task that made it; all in hexadecimal digits
 _ACTOR = 16  # where a task's id goes on with the id of its actor
@@ -32,8 +32,8 @@ class Belonging:
         self._others: set[str] = set()
         self._actors: set[str] = set()
         self._workers: set[str] = set()
-        groups = [group for group in lookup.groups_of(job_id) if cluster_of_work(_names(group.shapes)) in cluster_ids]
-        self._groups = {group.work_id for group in groups}
+        groups = [group for group in lookup.groups_of(job_id) if not is_hold(group.name)]
+        self._groups = {group.work_id for group in groups if cluster_of_work(_names(group.shapes)) in cluster_ids}
         for actor in lookup.actors_of(job_id):
             if actor.labels.get(CLUSTER_LABEL) in cluster_ids:
                 self._actors.add(actor.actor_id.hex())

@@ -33,6 +33,8 @@ CLUSTER_LABEL = "remora.io/cluster"
 OFFERED = 1000.0
 """How much of a class token a node offers: enough for ten million at once."""
 
+_HOLD = "remora-hold-"
+
 TAKEN = 1 / UNIT
 """How much of it one task, actor or bundle takes."""
 
@@ -138,3 +140,12 @@ def cluster_of_work(resources: Iterable[str]) -> str | None:
         if class_id is not None and (cluster := cluster_of_class(class_id)) is not None:
             return cluster
     return None
+
+
+def hold_name(node_id: str, number: int) -> str:
+    """The name of a placement group that keeps tokens from others: nobody's work."""
+    return f"{_HOLD}{node_id[:16]}-{number}"
+
+
+def is_hold(name: str) -> bool:
+    return name.startswith(_HOLD)
