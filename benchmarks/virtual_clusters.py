@@ -3,7 +3,8 @@
     python benchmarks/virtual_clusters.py              about two minutes
 
 Tasks per second of a driver in a virtual cluster of all CPUs, next to those of a stock one; they take turns. Making and ending
-a gang of two nodes, next to the same as a placement group: one after the other, and with many in flight. And how soon the first
+a gang of two nodes, next to the same as a placement group: one after the other, and with many in flight; and placement groups
+inside a virtual cluster, next to those of stock Ray. And how soon the first
 task of an empty cluster starts, and the whole cluster is as large as its maximum, where its parent has room.
 """
 
@@ -160,6 +161,8 @@ def main() -> None:
         found.setdefault("clusters", []).append(clusters_one_by_one())
         job_id = ray.get_runtime_context().get_job_id()
         found.setdefault("clusters in flight", []).append(clusters_in_flight(controller, job_id))
+        with VirtualCluster(flexible_resource_max={"CPU": CPUS}):
+            found.setdefault("groups inside", []).append(groups_one_by_one())
     middle = {name: statistics.median(values) for name, values in found.items()}
     for how in ("", " in flight"):
         groups, clusters = middle[f"groups{how}"], middle[f"clusters{how}"]
@@ -167,6 +170,10 @@ def main() -> None:
             f"gangs of two made and ended a second{how}: placement groups {groups:.0f}, virtual clusters {clusters:.0f}, "
             f"ratio {clusters / groups:.2f}"
         )
+    print(
+        f"placement groups inside a virtual cluster: {middle['groups inside']:.1f} a second, ratio "
+        f"{middle['groups inside'] / middle['groups']:.2f}"
+    )
     resizes, writes = bounds()
     print(
         f"of the {1e3 / middle['clusters']:.1f} ms of a gang, its four resizes take {resizes:.1f} and its two writes into GCS "

@@ -145,6 +145,21 @@ def test_it_grows_on_demand_up_to_its_maximum_and_not_beyond(world: World) -> No
     assert sum(world.tokens(vc).values()) == 5
 
 
+def test_a_class_is_not_taken_from_where_its_cluster_is_about_to_grow(world: World) -> None:
+    """That is costly, and growing waits for it."""
+    vc = world.create(flexible_resource_max={"CPU": 8})
+    world.want(vc, 1)
+    (has,) = world.tokens(vc)
+    token = class_token(ClassSpec((ANY,), cluster=vc).class_id)
+    for wait, want in ((0.1, {"n1", "n2"}), (0.5, {"n1", "n2"}), (1.0, {has})):
+        world.later(wait)
+        assert {view.node_id for view in world.port.observe().nodes if view.available.get(token)} == want
+    assert not world.controller.steering.fences.get(has)
+    world.want(vc, 8)
+    world.later(0.1)
+    assert {view.node_id for view in world.port.observe().nodes if view.available.get(token)} == {"n1", "n2"}
+
+
 def test_memory_that_no_spec_names_comes_along_with_the_cpus() -> None:
     world = World()
     for node in ("n3", "n4"):

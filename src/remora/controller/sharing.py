@@ -35,6 +35,7 @@ from remora.wire.fences import ELSEWHERE, GO, ROOT, TOLD_SECONDS
 from remora.wire.tokens import OFFERED, class_token, counts_for, share_of_token, works_in
 
 _PATIENT_SECONDS = 2.0
+_GROWING_SECONDS = 1.0
 _OVERDRAWN = "{} uses more than it may until a worker that came back from ray.get ends, and nothing starts before"
 _OWED = "a minimum is owed to another virtual cluster, and nobody takes more of {} before"
 _IN_USE = "there is room for it, but what it would have is just being used; it is tried again"
@@ -55,7 +56,8 @@ class Sharing:
         self.stand_ins = StandIns(self.clusters, self.berths.stands, steering, now)
         self.nodes: Mapping[str, NodeView] = {}
         self.loose: dict[int, Units] = {}
-        self._seen: dict[str, set[str]] = {}
+        self._seen: dict[str, set[str]] = {}  # by class: where its cluster has had a share
+        self._open: dict[str, tuple[float, list[str]]] = {}  # when its cluster last had none, and where it was offered then
         self._asked_back: dict[str, set[str]] = {}  # by node: who starts nothing there because it only borrows
         self._overdrawn_since: dict[str, float] = {}
 
@@ -228,7 +230,8 @@ class Sharing:
 
     def offered(self, spec: ClassSpec) -> list[str]:
         """The nodes that a class of a virtual cluster is offered on. Where the cluster has been it stays welcome: without a
-        share nothing of size starts there, and taking a class away is costly."""
+        share nothing of size starts there, and taking a class away is costly. Before it has any share it is welcome everywhere,
+        and for a moment after: it may be about to grow there too."""
         record = self.clusters.records.get(spec.cluster or "")
         if record is None:
             return []
@@ -236,8 +239,13 @@ class Sharing:
             self._node_id(number) for number in members(offered(self._cluster, spec.choices, spec.demand, record.vcluster))
         ]
         seen = self._seen.setdefault(spec.class_id, set())
-        seen.update(nodes if any(record.vcluster.vnodes()) else ())
-        still = collect(self._cluster.nodes.by_id[each].number for each in seen if each in self._cluster.nodes.by_id)
+        if any(record.vcluster.vnodes()):
+            seen.update(nodes)
+        else:
+            self._open[spec.class_id] = self._now(), nodes
+        open_at, everywhere = self._open.get(spec.class_id, (-inf, []))
+        welcomed = {*seen, *(everywhere if self._now() - open_at < _GROWING_SECONDS else ())}
+        still = collect(self._cluster.nodes.by_id[each].number for each in welcomed if each in self._cluster.nodes.by_id)
         welcome = still & untainted(self._cluster, spec.choices[0])
         return list(dict.fromkeys([*nodes, *(self._node_id(number) for number in members(welcome))]))
 
@@ -381,6 +389,7 @@ class Sharing:
         for class_id in gone:
             self._roster.drop(class_id)
             self._seen.pop(class_id, None)
+            self._open.pop(class_id, None)
 
     def _node_id(self, number: int) -> str:
         return self._cluster.nodes.at(number).node_id
