@@ -17,6 +17,7 @@ from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from tests.live.conftest import World, eventually, line_of, run_driver, waits
 
+import remora
 from remora import FixedSizeNode, FixedSizeNodes, In, VirtualCluster
 from remora.errors import InvalidInputError, InvalidVirtualClusterError
 from remora.ray_seam import clusters, within
@@ -597,3 +598,25 @@ def test_one_that_is_in_use_cannot_be_entered_again(world: World):
     with spec, pytest.raises(InvalidVirtualClusterError, match="in use already"), spec:
         pass
     eventually(lambda: not tree())
+
+
+class _Looker:
+    def look(self) -> str:
+        found: str = ray.get_runtime_context().current_cluster().cluster_id()
+        return found
+
+
+def test_a_worker_finds_a_controller_that_was_started_anew(world: World):
+    """It has spoken to the one before; what is sent to that is lost without a word."""
+    looker = ray.remote(num_cpus=0)(_Looker).remote()
+    assert ray.get(looker.look.remote(), timeout=60) == "root"
+    remora.shutdown_controller()
+    remora.attach()
+
+    def answers() -> bool:
+        with contextlib.suppress(ray.exceptions.RayTaskError):
+            return bool(ray.get(looker.look.remote(), timeout=60) == "root")
+        return False
+
+    eventually(answers, timeout=10)
+    ray.kill(looker)

@@ -33,6 +33,7 @@ NAMESPACE = "remora"
 
 _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
 _MOST_KEPT = 10_000
+_HANDLE_SECONDS = 2.0
 _SEEN_SECONDS = 5.0
 _CREATED_SECONDS = 1.0  # GCS tries again after a tenth of a second, and then more and more seldom
 _SHARES_SECONDS = 5.0  # sooner than a name is used for another cluster
@@ -53,6 +54,7 @@ class Layer:
         self.waiting = Waiting(self._what_waits)
         self.stopped = threading.Event()
         self._controller: Any = None
+        self._looked_up_at = 0.0
         self._alive: set[str] = set()
         self._known: dict[str, Rewritten] = {}
         self._tickets: dict[str, Ticket] = {}
@@ -264,8 +266,16 @@ class Layer:
         return answer
 
     def controller(self) -> Any:
-        if self._controller is None:
-            self._controller = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
+        """Looked up again once in a while: it may have been shut down and started anew, and what is sent to the old one is lost
+        without a word."""
+        now = time.monotonic()
+        if self._controller is None or now - self._looked_up_at > _HANDLE_SECONDS:
+            try:
+                self._controller = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
+            except ValueError:
+                if self._controller is None:
+                    raise
+            self._looked_up_at = now
         return self._controller
 
     def stop(self) -> None:
