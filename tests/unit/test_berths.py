@@ -7,7 +7,7 @@ from tests.unit.test_sharing import ONE, World
 
 from remora.controller.core import Controller, GroupOffer
 from remora.seam.port import ENDED, GROUP, JOB, RUNNING, WAITING, Work
-from remora.wire.tokens import counts_for, hold_name, share_of_token
+from remora.wire.tokens import bundle_id, counts_for, hold_name, share_of_token, share_token
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def stand_ins(world: World) -> list[tuple[str, dict[str, float]]]:
 def test_a_bundle_has_a_stand_in_on_another_node_that_nobody_can_take_and_that_counts_for_nothing(world: World) -> None:
     vc, berth, node = settled_group(world)
     other = "n2" if node == "n1" else "n1"
-    token = f"remora/vc/{berth}+0/CPU"
+    token = share_token(bundle_id(berth, 0), "CPU")
     assert stand_ins(world) == [(other, {token: 1.0})]
     view = next(view for view in world.port.observe().nodes if view.node_id == other)
     assert (view.total[token], view.available[token]) == (1.0, 0.0)
@@ -327,7 +327,7 @@ def test_a_bundle_has_a_stand_in_on_another_node_that_nobody_can_take_and_that_c
 
 def test_the_stand_ins_end_with_the_group(world: World) -> None:
     _, berth, node = settled_group(world)
-    world.remove_group("group", [(node, {f"remora/vc/{berth}+0/CPU": 1, "CPU": 1})])
+    world.remove_group("group", [(node, {share_token(bundle_id(berth, 0), "CPU"): 1, "CPU": 1})])
     world.controller.sharing.leave_berth("group")
     world.later(0.1)
     world.later(0.1)
@@ -359,7 +359,7 @@ def test_a_detached_group_keeps_what_it_has_when_its_job_ends(world: World) -> N
         world.later(20)
     assert berths(world) == [berth]
     assert world.sums()[node] == 1
-    world.remove_group("group", [(node, {f"remora/vc/{berth}+0/CPU": 1, "CPU": 1})])
+    world.remove_group("group", [(node, {share_token(bundle_id(berth, 0), "CPU"): 1, "CPU": 1})])
     for _ in range(3):
         world.later(1)
     assert not berths(world)
@@ -370,7 +370,7 @@ def test_where_a_stand_in_is_the_bundle_can_go_itself_and_gets_another(world: Wo
     _, berth, node = settled_group(world)
     lose(world, node)
     (other,) = {"n1", "n2"} - {node}
-    token = f"remora/vc/{berth}+0/CPU"
+    token = share_token(bundle_id(berth, 0), "CPU")
     view = next(view for view in world.port.observe().nodes if view.node_id == other)
     assert (view.total[token], view.available[token]) == (2.0, 1.0)
     world.port.take(other, {token: 1, "CPU": 1})
@@ -399,7 +399,7 @@ def test_one_that_finds_no_place_is_not_tried_for_ever_and_again_when_a_node_joi
     world.later(0.1)
     world.later(0.1)
     view = next(view for view in world.port.observe().nodes if view.node_id == "n3")
-    assert view.available[f"remora/vc/{berth}+0/CPU"] == 4
+    assert view.available[share_token(bundle_id(berth, 0), "CPU")] == 4
 
 
 def test_no_virtual_cluster_is_shown_for_a_group_and_what_it_has_is_used(world: World) -> None:

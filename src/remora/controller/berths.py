@@ -122,7 +122,8 @@ class Berths:
 
     def _is_held(self, record: Record) -> bool:
         """Whether all of it is in use, by the last reports."""
-        vcluster, lack = record.vcluster, {}  # type: ignore[var-annotated]
+        vcluster = record.vcluster
+        lack: dict[tuple[str, str], int] = {}
         for vnode in vcluster.vnodes():
             for name, units in vnode.total.items():
                 key = self._node_id(vnode), name
