@@ -3,6 +3,11 @@
 PYTHON      ?= python3
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
+WORLD_ARGS  ?=
+LIVES       ?= $(if $(filter-out 0,$(SEED)),,1000)
+SEED        ?= 0
+JOBS        ?= 2
+MOST        ?= 10
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -15,10 +20,10 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format soak bench benchlive benchaffinity benchclusters benchfacts docs clean
+.PHONY: help install demo test check lint types contracts unit live local format world soak bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchfacts benchreports docs clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv and install remora with its dev tools, when pyproject.toml changed
 
@@ -48,6 +53,9 @@ live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (a
 local: $(STAMP) ## Run the tests of remora start, up and down, of the examples and of the documents, on real Rays of their own
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
 
+world: $(STAMP) ## Play lives of a whole cluster that try to break it: LIVES=10000 SEED=0, or one of them again: SEED=123
+	PYTHONPATH=src:. $(BIN)/python -m tests.world --seed $(SEED) $(if $(LIVES),--lives $(LIVES) --jobs $(JOBS) --most $(MOST)) $(WORLD_ARGS)
+
 soak: $(VENV)/.jobs ## Run the long tests on clusters of their own, which are no part of `make test`
 	$(BIN)/python -m pytest tests/live -m deep -W default $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/soak -W default $(PYTEST_ARGS)
@@ -65,11 +73,20 @@ benchlive: $(STAMP) ## Compare an attached driver with stock Ray, on a real Ray 
 benchaffinity: $(STAMP) ## Compare affinity with placement groups and with stock Ray, on a real Ray of four raylets
 	$(BIN)/python benchmarks/affinity.py $(BENCH_ARGS)
 
+benchcontroller: $(STAMP) ## Measure the controller over a cluster in memory of up to 10,000 nodes
+	$(BIN)/python benchmarks/controller.py $(BENCH_ARGS)
+
 benchclusters: $(STAMP) ## Compare virtual clusters with stock Ray and with placement groups, on a real Ray of two raylets
 	$(BIN)/python benchmarks/virtual_clusters.py $(BENCH_ARGS)
 
+benchdemand: $(STAMP) ## Compare plans of machines to start with Ray's own autoscaler, in one process
+	$(BIN)/python benchmarks/demand.py $(BENCH_ARGS)
+
 benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes, tokens, calls
 	$(BIN)/python benchmarks/facts.py $(BENCH_ARGS)
+
+benchreports: $(STAMP) ## Measure what one report of up to 4,000 nodes costs the controller; no Ray is started
+	$(BIN)/python benchmarks/reports.py $(BENCH_ARGS)
 
 docs: $(VENV)/.docs ## Build the documentation as a site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -21,8 +21,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 import remora
 from remora import actor_affinity, label_in, label_not_in
-from remora.wire.leases import encode_ask
-from remora.wire.options import Defaults, rewrite
+from remora.live.link import link
+from remora.wire.asks import encode_ask
+from remora.wire.calls import GiveUp, Place, new_ask, read_answer
+from remora.wire.rewrite import Defaults, rewrite
 
 
 class Animal:
@@ -78,14 +80,14 @@ def one(options: dict[str, Any]) -> float:
 
 
 def decisions_per_second(count: int) -> float:
-    controller = ray.get_actor("remora-controller", namespace="remora")
     asked = rewrite({"labels": {"type": "bench"}}, Defaults()).ask("actor", {"CPU": 0.0001}, {"CPU": 0.0001}, "bench", [])
     job = ray.get_runtime_context().get_job_id()
     text = encode_ask(asked)
     began = time.perf_counter()
-    given = ray.get([controller.place.remote(text, job) for _ in range(count)])
+    calls = [Place(new_ask(), text, job) for _ in range(count)]
+    given = [read_answer(data) for data in ray.get([link.tell(call) for call in calls])]
     elapsed = time.perf_counter() - began
-    ray.get([controller.give_up.remote(slot) for slot, _ in given])
+    ray.get([link.tell(GiveUp(slot, call.ask)) for (slot, _), call in zip(given, calls, strict=True)])
     return count / elapsed
 
 

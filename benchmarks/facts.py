@@ -9,17 +9,26 @@ because the machine is never equally busy twice; each figure is the median over 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
 
+from remora.live.adapter.gcs_calls import GcsCalls
+from remora.live.adapter.ray_port import RayPort
+from remora.live.adapter.reports import Reports
+from remora.live.adapter.tables import Lookup
+
 BATCH = 400
 SINGLES = 60
 CALLS = 200
+WRITES = 64
+REPORTED = 3_000
 Row = tuple[str, float, str]
 
 
@@ -51,6 +60,56 @@ def resizing(node_id: str) -> list[Row]:
         turns = iter(both * times)
         took = milliseconds(lambda turns=turns: gcs().resize_raylet_resource_instances(node_id, next(turns)), times * 2)  # type: ignore[misc]
         rows.append((f"resize of {count:,} names", took, "ms"))
+    return rows
+
+
+def together(node_id: str, rounds: int) -> list[Row]:
+    """As many resizes as a class on 64 nodes needs, one after the other and at the same time."""
+    turns = itertools.count()
+
+    def resize(_: int) -> Any:
+        return gcs().resize_raylet_resource_instances(node_id, {"bench/together": next(turns) % 2 + 1.0})
+
+    rows = []
+    for threads in (1, 4, 16, 64):
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(resize, range(threads)))
+            took = milliseconds(lambda pool=pool: list(pool.map(resize, range(WRITES))), rounds)  # type: ignore[misc]
+        rows.append((f"{WRITES} resizes, {threads} at the same time", took, "ms"))
+    gcs().resize_raylet_resource_instances(node_id, {"bench/together": 0.0})
+    return rows
+
+
+def reporting(node_id: str, rounds: int) -> list[Row]:
+    """What GCS takes for a reply about all nodes, which grows with the tokens on them; and what the autoscaler's takes."""
+    names = {f"bench/report/{number:024x}": 1000.0 for number in range(REPORTED)}
+    gcs().resize_raylet_resource_instances(node_id, names)
+    time.sleep(2)  # the autoscaler is told once a second
+    reports = Reports(GcsCalls(gcs().address))
+    reports.observe()
+    rows = [
+        (f"report of {REPORTED:,} tokens, as bytes", milliseconds(reports.fetch, rounds), "ms"),
+        ("the same, read: nothing changed", milliseconds(reports.observe, rounds), "ms"),
+        ("the same from Ray's own client", milliseconds(lambda: gcs().get_all_resource_usage(timeout=10), rounds), "ms"),
+        ("the state that the autoscaler reads", milliseconds(gcs().get_cluster_resource_state, rounds), "ms"),
+    ]
+    gcs().resize_raylet_resource_instances(node_id, dict.fromkeys(names, 0.0))
+    return rows
+
+
+def holding(node_id: str, rounds: int) -> list[Row]:
+    """A placement group found by its name, beside all tables that a name may be in."""
+    gcs().resize_raylet_resource_instances(node_id, {"bench/held": 1000.0})
+    port, lookup = RayPort(), Lookup(gcs().address)
+    name = "remora-hold-bench"
+    while not port.hold(name, node_id, {"bench/held": 0.5}):
+        time.sleep(0.1)
+    rows = [
+        ("a hold by its name", milliseconds(lambda: lookup.find(name), rounds), "ms"),
+        ("the same in all tables", milliseconds(lambda: lookup._named(name), rounds), "ms"),
+    ]
+    port.let_go(name)
+    gcs().resize_raylet_resource_instances(node_id, {"bench/held": 0.0})
     return rows
 
 
@@ -126,7 +185,15 @@ def main() -> None:
     ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False, namespace="bench")
     node_id = next(node["NodeID"] for node in ray.nodes() if node["Labels"].get("zone") == "a")
     print(f"Ray {ray.__version__}")
-    for measure in (lambda: resizing(node_id), lambda: tasks(node_id, rounds), lambda: crowded(node_id, rounds), controlling):
+    for measure in (
+        lambda: resizing(node_id),
+        lambda: together(node_id, rounds),
+        lambda: reporting(node_id, rounds),
+        lambda: tasks(node_id, rounds),
+        lambda: crowded(node_id, rounds),
+        lambda: holding(node_id, rounds),
+        controlling,
+    ):
         rows = measure()
         units = {unit: amount for _, amount, unit in reversed(rows)}  # the first of each unit is what the rest is held against
         for name, amount, unit in rows:

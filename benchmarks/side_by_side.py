@@ -79,11 +79,11 @@ def in_turns(stock: Callable[[], float], other: Callable[[], float], rounds: int
 
 
 def head(name: str) -> None:
-    print(f"{'':26} {'stock':>10} {name:>10} {'ratio':>7}   middle half of the ratios")
+    print(f"{'':32} {'stock':>10} {name:>10} {'ratio':>7}   middle half of the ratios")
 
 
 def report(case: str, pairs: list[tuple[float, float]]) -> None:
     ratios = sorted(mine / theirs for theirs, mine in pairs)
     low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     before, after = (statistics.median(values) for values in zip(*pairs, strict=True))
-    print(f"{case:26} {before:10.2f} {after:10.2f} {statistics.median(ratios):7.2f}   {low:.2f} to {high:.2f}", flush=True)
+    print(f"{case:32} {before:10.2f} {after:10.2f} {statistics.median(ratios):7.2f}   {low:.2f} to {high:.2f}", flush=True)

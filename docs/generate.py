@@ -11,9 +11,9 @@ import remora
 from remora.cli.main import app
 
 _SECTIONS = {
-    "remora.ray_seam.api": "On a live Ray",
+    "remora.live.api": "On a live Ray",
     "remora.model.virtual_clusters": "Virtual clusters",
-    "remora.ray_seam.infos": "Looking at virtual clusters",
+    "remora.live.inspect.infos": "Looking at virtual clusters",
     "remora.model.strategies": "Strategies",
     "remora.model.selectors": "Label expressions",
     "remora.model.operators": "Conditions",

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import ray
 
 import remora
-from remora.machine import local
+from remora.live.adapter.local_nodes import living_nodes
+from remora.machine import local_ray
 from remora.machine.nodes_file import load_nodes
 from remora.machine.state import running_address
-from remora.ray_seam.living import living_nodes
 
 
 @contextmanager
@@ -20,15 +20,15 @@ def cluster() -> Iterator[dict[str, str]]:
     address = os.environ.get("RAY_ADDRESS") or running_address(os.environ)
     started = address is None
     if started:
-        os.environ.update(local.auth_mode(os.environ))
-        address = local.up(load_nodes(None), os.environ, living_nodes, _tell)[0].address
+        os.environ.update(local_ray.auth_mode(os.environ))
+        address = local_ray.up(load_nodes(None), os.environ, living_nodes, _tell)[0].address
     try:
         remora.init(address=address, logging_level="ERROR", log_to_driver=False)
         yield {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
     finally:
         ray.shutdown()
         if started:
-            local.down(os.environ, _tell)
+            local_ray.down(os.environ, _tell)
 
 
 def _tell(line: str) -> None:

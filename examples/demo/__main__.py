@@ -16,7 +16,7 @@ from types import FrameType
 from rich.console import Console
 from rich.status import Status
 
-from remora.machine import local
+from remora.machine import local_ray
 from remora.machine.nodes_file import load_nodes
 from remora.machine.state import HOME
 
@@ -27,7 +27,7 @@ def main() -> int:
     logging.getLogger("remora").setLevel(logging.ERROR)  # what waits is told in the stories
     signal.signal(signal.SIGTERM, _end)
     with tempfile.TemporaryDirectory(prefix="remora-demo-") as home:
-        os.environ.update({HOME: home, **local.auth_mode(os.environ)})
+        os.environ.update({HOME: home, **local_ray.auth_mode(os.environ)})
         os.environ.pop("RAY_ADDRESS", None)
         try:
             with console.status("starting Ray") as status:
@@ -38,7 +38,7 @@ def main() -> int:
         finally:
             # Once is enough: whoever presses Ctrl-C again would leave nodes behind.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            local.down(os.environ, console.print)
+            local_ray.down(os.environ, console.print)
     console.print(f"stopped everything; it took {time.monotonic() - began:.0f} s")
     console.print("Next: 'remora up' starts such a cluster to keep, examples/ has short programs")
     console.print("for it, and 'remora simulate --list' has stories on clusters that do not exist.")
@@ -46,9 +46,9 @@ def main() -> int:
 
 
 def _play(console: Console, status: Status) -> None:
-    from remora.ray_seam.living import living_nodes  # imports Ray, which takes a while
+    from remora.live.adapter.local_nodes import living_nodes  # imports Ray, which takes a while
 
-    cluster, ids = local.up(load_nodes(None), os.environ, living_nodes, console.print)
+    cluster, ids = local_ray.up(load_nodes(None), os.environ, living_nodes, console.print)
     status.update("connecting")
     import ray
     from examples.demo.stage import Stage

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remora.errors import (
+        ControllerAwayError,
+        ControllerError,
         IncompatibleRayError,
         InvalidInputError,
         InvalidLabelError,
+        InvalidNodeTypeError,
         InvalidResourceError,
         InvalidScenarioError,
         InvalidSelectorError,
@@ -20,7 +23,24 @@ if TYPE_CHECKING:
         InvariantError,
         RemoraError,
         UnknownNameError,
+        UnreadableEntryError,
+        VirtualClusterTimeoutError,
     )
+    from remora.live.api import (
+        Why,
+        attach,
+        detach,
+        events,
+        explain,
+        init,
+        label_node,
+        put,
+        shutdown_controller,
+        status,
+        taint_node,
+        untaint_node,
+    )
+    from remora.live.inspect.infos import VirtualClusterInfo, VirtualNodeInfo
     from remora.model.labels import validate_label_key, validate_label_value
     from remora.model.operators import DoesNotExist, Exist, Exists, In, LabelMatchOperator, NotIn
     from remora.model.selectors import (
@@ -56,29 +76,17 @@ if TYPE_CHECKING:
         SchedulingPolicy,
         VirtualCluster,
     )
-    from remora.ray_seam.api import (
-        Why,
-        attach,
-        detach,
-        events,
-        explain,
-        init,
-        label_node,
-        put,
-        shutdown_controller,
-        status,
-        taint_node,
-        untaint_node,
-    )
-    from remora.ray_seam.infos import VirtualClusterInfo, VirtualNodeInfo
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "remora.errors": (
+        "ControllerAwayError",
+        "ControllerError",
         "IncompatibleRayError",
         "InvalidInputError",
         "InvalidLabelError",
+        "InvalidNodeTypeError",
         "InvalidResourceError",
         "InvalidScenarioError",
         "InvalidSelectorError",
@@ -88,6 +96,8 @@ _HOMES = {
         "InvariantError",
         "RemoraError",
         "UnknownNameError",
+        "UnreadableEntryError",
+        "VirtualClusterTimeoutError",
     ),
     "remora.model.labels": (
         "validate_label_key",
@@ -134,8 +144,8 @@ _HOMES = {
         "SchedulingPolicy",
         "VirtualCluster",
     ),
-    "remora.ray_seam.infos": ("VirtualClusterInfo", "VirtualNodeInfo"),
-    "remora.ray_seam.api": (
+    "remora.live.inspect.infos": ("VirtualClusterInfo", "VirtualNodeInfo"),
+    "remora.live.api": (
         "Why",
         "attach",
         "detach",
@@ -172,6 +182,8 @@ __all__ = [
     "STRICT_SPREAD",
     "ActorAffinity",
     "ActorAffinitySchedulingStrategy",
+    "ControllerAwayError",
+    "ControllerError",
     "DoesNotExist",
     "Exist",
     "Exists",
@@ -181,6 +193,7 @@ __all__ = [
     "IncompatibleRayError",
     "InvalidInputError",
     "InvalidLabelError",
+    "InvalidNodeTypeError",
     "InvalidResourceError",
     "InvalidScenarioError",
     "InvalidSelectorError",
@@ -200,8 +213,10 @@ __all__ = [
     "TaskAffinitySchedulingStrategy",
     "Tolerations",
     "UnknownNameError",
+    "UnreadableEntryError",
     "VirtualCluster",
     "VirtualClusterInfo",
+    "VirtualClusterTimeoutError",
     "VirtualNodeInfo",
     "Why",
     "__version__",

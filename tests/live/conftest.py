@@ -18,7 +18,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import remora
-from remora.ray_seam import raw
+from remora.live.adapter import unpatched
 
 QUICK = {
     "RAY_health_check_period_ms": "500",
@@ -58,9 +58,9 @@ class World:
     @contextlib.contextmanager
     def extra(self, name: str, **arguments: Any) -> Iterator[Callable[[], None]]:
         """One more node for a while; what it yields kills it with SIGKILL before its time."""
-        known = {node["NodeID"] for node in raw.nodes()}
+        known = {node["NodeID"] for node in unpatched.nodes()}
         node = self.cluster.add_node(**LEAN, **arguments)
-        found = eventually(lambda: {each["NodeID"] for each in raw.nodes() if each["Alive"]} - known)
+        found = eventually(lambda: {each["NodeID"] for each in unpatched.nodes() if each["Alive"]} - known)
         (self.ids[name],) = found
 
         def kill() -> None:
@@ -75,7 +75,7 @@ class World:
             del self.ids[name]
 
     def alive(self, name: str) -> bool:
-        return any(node["Alive"] for node in raw.nodes() if node["NodeID"] == self.ids[name])
+        return any(node["Alive"] for node in unpatched.nodes() if node["NodeID"] == self.ids[name])
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def world() -> Iterator[World]:
     for name in ("a", "b", "gpu"):
         cluster.add_node(**LEAN, **NODES[name])
     remora.init(address=cluster.address, logging_level="ERROR", log_to_driver=False, namespace="tests")
-    by_zone = {node["Labels"]["zone"]: node["NodeID"] for node in raw.nodes()}
+    by_zone = {node["Labels"]["zone"]: node["NodeID"] for node in unpatched.nodes()}
     yield World(cluster, {"head": by_zone["head"], "a": by_zone["a"], "b": by_zone["b"], "gpu": by_zone["g"]})
     remora.detach()
     ray.shutdown()

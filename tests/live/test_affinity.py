@@ -29,7 +29,7 @@ from remora import (
     object_affinity,
     task_affinity,
 )
-from remora.ray_seam.ray_port import RayPort
+from remora.live.adapter.ray_port import RayPort
 
 
 class Actor:

@@ -15,7 +15,7 @@ from tests.live.conftest import World, eventually, run_driver, waits
 
 import remora
 from remora import Exists, In, label_in, node_affinity
-from remora.ray_seam.ray_port import RayPort
+from remora.live.adapter.ray_port import RayPort
 from remora.wire.tokens import is_token
 
 
@@ -152,7 +152,11 @@ def test_generators_and_errors_come_through_when_they_are_handed_on(world: World
         time.sleep(0.05)
         raise KeyError(number)
 
-    streams = [ray.remote(count).remote(3) for _ in range(40)]
+    def returns(number: int) -> Any:
+        return count(number)  # three results, though the function does not look so
+
+    streams = [ray.remote(count).remote(3) for _ in range(20)]
+    streams += [ray.remote(returns).options(num_returns=3).remote(3) for _ in range(20)]
     failures = [ray.remote(fail).options(max_retries=0).remote(number) for number in range(40)]
     remora.taint_node(world.ids["b"], {"pressure": "high"})
     assert [[ray.get(ref) for ref in stream] for stream in streams] == [[0, 1, 2]] * 40

@@ -17,7 +17,7 @@ import pytest
 from tests.live.conftest import World, eventually
 from tests.live.typed import remora_command
 
-from remora.ray_seam import api
+from remora.live import api
 
 # On five CPUs without a taint.
 SMALL = {"flexible_resource_min": {"CPU": 1}, "flexible_resource_max": {"CPU": 1}}

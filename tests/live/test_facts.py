@@ -17,18 +17,24 @@ from typing import Any
 
 import pytest
 import ray
+from ray import JobID, PlacementGroupID
 from ray._private import gcs_pubsub
 from ray._private.state import total_resources_per_node
 from ray.autoscaler.v2.sdk import get_cluster_resource_state
 from ray.core.generated.autoscaler_pb2 import NodeStatus
 from ray.core.generated.gcs_pb2 import ActorTableData
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 from tests.live.conftest import World, eventually, run_driver, waits
 
 import remora
-from remora.ray_seam import hooks, names
-from remora.ray_seam.ray_port import RayPort
-from remora.wire.options import Defaults
+from remora.live import installed, names
+from remora.live.adapter.ray_port import RayPort
+from remora.live.attach import install
+from remora.live.host.group_host import Groups
+from remora.protocol.steps import Found
+from remora.wire.group_plans import GroupPlan
+from remora.wire.rewrite import Defaults
 
 
 def gcs() -> Any:
@@ -478,5 +484,42 @@ def test_a_missing_name_is_named_and_nothing_is_touched(
 ) -> None:
     monkeypatch.setattr(names, "TOUCHED", (name._replace(path=f"{name.path}_gone"),))
     with pytest.raises(remora.IncompatibleRayError, match=f"{name.path}_gone is missing"):
-        hooks.install(Defaults())
-    assert hooks.current() is None
+        install.install(Defaults())
+    assert installed.current() is None
+
+
+def test_a_placement_group_can_have_an_id_of_ours_and_what_is_submitted_into_it_before_waits(stock: World, where: Any) -> None:
+    """Decision 11: GCS takes the id that it is given, and keeps the questions about one that it does not know."""
+    context = ray.get_runtime_context()
+    group_id = PlacementGroupID.of(JobID.from_hex(context.get_job_id()))
+    group = PlacementGroup(group_id, [{"CPU": 1.0}])
+    inside = PlacementGroupSchedulingStrategy(group)
+    task, ready = where.options(scheduling_strategy=inside).remote(), group.ready()
+    assert not group.wait(0.3)
+    assert not ray.wait([task, ready], timeout=0.3)[0]
+    groups, plan = Groups(), GroupPlan(group_id.hex(), b"", context.get_job_id())
+    assert groups.create(plan, [{"CPU": 1.0}]) == ""
+    assert groups.create(plan, [{"CPU": 1.0}]) == ""  # the same one
+    assert ray.get(ready, timeout=60) == group
+    assert ray.get(task, timeout=60)
+    ray.util.remove_placement_group(group)
+    eventually(lambda: groups.find(group_id.hex()) is Found.HOPELESS)
+
+
+def test_what_waits_in_a_group_that_is_removed_before_it_was_reserved_runs_when_it_is_created_again(
+    stock: World, where: Any
+) -> None:
+    """But whoever waits for the group itself is told that it was removed."""
+    context = ray.get_runtime_context()
+    group_id = PlacementGroupID.of(JobID.from_hex(context.get_job_id()))
+    group, groups = PlacementGroup(group_id, [{"CPU": 1.0}]), Groups()
+    plan = GroupPlan(group_id.hex(), b"", context.get_job_id())
+    task, ready = where.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote(), group.ready()
+    groups.create(plan, [{"CPU": 1.0, "fact/nowhere": 1.0}])
+    eventually(lambda: groups.find(group_id.hex()) is Found.HOPELESS)
+    groups.remove(group_id.hex())
+    with pytest.raises(Exception, match="removed"):
+        ray.get(ready, timeout=60)
+    groups.create(plan, [{"CPU": 1.0}])
+    assert ray.get(task, timeout=60)
+    groups.remove(group_id.hex())

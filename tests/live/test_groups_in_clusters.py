@@ -16,16 +16,15 @@ from tests.live.test_virtual_clusters import inside, used, which
 
 import remora
 from remora.errors import InvalidStrategyError
-from remora.ray_seam import raw
-from remora.ray_seam.late import LateGroup
+from remora.live.adapter import unpatched
 from remora.wire.tokens import bundle_id, counts_for, share_of_token
 
 
-def berths() -> set[str]:
-    """The berths of which anything stands on any node."""
-    owners = [share_of_token(name) for total in raw.total_resources_per_node().values() for name in total]
-    berths = {counts_for(owner[0]) for owner in owners if owner is not None}
-    return {each for each in berths if counts_for(bundle_id(each, 0)) == each}
+def group_shares() -> set[str]:
+    """The shares of placement groups of which anything stands on any node."""
+    owners = [share_of_token(name) for total in unpatched.total_resources_per_node().values() for name in total]
+    found = {counts_for(owner[0]) for owner in owners if owner is not None}
+    return {each for each in found if counts_for(bundle_id(each, 0)) == each}
 
 
 def nodes_of(group: Any) -> list[str]:
@@ -44,11 +43,11 @@ def test_groups_lie_apart_or_together_and_leave_nothing_behind(world: World) -> 
         assert sorted(world.name(node) for node in nodes_of(apart)) == ["a", "b"]
         assert len(set(nodes_of(together))) == 1
         eventually(lambda: used(vc) == 3)
-        assert len(berths()) == 2
+        assert len(group_shares()) == 2
         assert ray.cluster_resources()["CPU"] == 3
         remove_placement_group(apart)
         remove_placement_group(together)
-        eventually(lambda: used(vc) == 0 and not berths())
+        eventually(lambda: used(vc) == 0 and not group_shares())
 
 
 def test_a_group_in_a_full_cluster_says_why_it_waits_and_comes_when_something_ends(world: World) -> None:
@@ -56,8 +55,7 @@ def test_a_group_in_a_full_cluster_says_why_it_waits_and_comes_when_something_en
         first = placement_group([{"CPU": 2}])
         ray.get(first.ready(), timeout=60)
         second = placement_group([{"CPU": 1}])
-        assert isinstance(second, LateGroup)
-        assert "it has 2 of at most 2 CPU" in str(second.why["reason"])
+        assert "it has 2 of at most 2 CPU" in remora.explain(second).reason
         remove_placement_group(first)
         ray.get(second.ready(), timeout=60)
         remove_placement_group(second)
@@ -69,7 +67,7 @@ def test_a_group_that_is_refused_keeps_nothing(world: World) -> None:
         with pytest.raises(RaySystemError, match="one of its name"):
             placement_group([{"CPU": 1}], name="one of its name")
         remove_placement_group(first)
-        eventually(lambda: not berths())
+        eventually(lambda: not group_shares())
         with pytest.raises(InvalidStrategyError, match="topology_strategy"):
             placement_group([{"CPU": 1}], topology_strategy={"zone": "STRICT_PACK"})
 
@@ -80,10 +78,10 @@ def test_code_that_has_rays_own_function_waits_until_its_group_fits(world: World
     with inside(flexible_resource_max={"CPU": 1}) as vc:
         group = stock([{"CPU": 1}])
         assert group.wait(60)
-        assert len(berths()) == 1
+        assert len(group_shares()) == 1
         eventually(lambda: used(vc) == 1)
         remove_placement_group(group)
-        eventually(lambda: not berths())
+        eventually(lambda: not group_shares())
 
 
 def test_a_task_in_a_full_cluster_makes_a_group_while_it_waits(world: World) -> None:
@@ -115,10 +113,10 @@ def test_a_killed_driver_gives_back_what_its_group_had(world: World) -> None:
     with run_driver(world, code) as driver:
         try:
             assert line_of(driver) == "True\n"
-            assert len(berths()) == 1
+            assert len(group_shares()) == 1
         finally:
             driver.kill()
-    eventually(lambda: not berths())
+    eventually(lambda: not group_shares())
 
 
 class _Sitter:
@@ -134,7 +132,7 @@ def has_stand_in() -> bool:
 
 
 def holds() -> dict[str, bytes | None]:
-    from remora.ray_seam.ray_port import RayPort
+    from remora.live.adapter.ray_port import RayPort
 
     port = RayPort()
     return {key: port.get(key) for key in port.keys("hold/")}
@@ -167,7 +165,7 @@ def test_a_bundle_that_loses_its_node_is_placed_elsewhere_and_its_actor_follows(
         eventually(lambda: ray.get(actor.node.remote(), timeout=60) != first)
         assert used(vc) == 1
         remove_placement_group(group)
-        eventually(lambda: not berths())
+        eventually(lambda: not group_shares())
 
 
 @pytest.mark.deep
@@ -187,4 +185,4 @@ def test_one_that_finds_no_place_holds_up_no_other_group_and_is_placed_when_a_no
             eventually(lambda: nodes_of(group) == [world.ids["z"]] and is_created(group))
             assert ray.get(actor.node.remote(), timeout=60) == world.ids["z"]
             remove_placement_group(group)
-            eventually(lambda: not berths())
+            eventually(lambda: not group_shares())

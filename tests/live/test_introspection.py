@@ -16,7 +16,8 @@ from tests.live.test_virtual_clusters import tree
 
 import remora
 from remora import FixedSizeNode, FixedSizeNodes, In, UnknownNameError, VirtualCluster, VirtualClusterInfo
-from remora.ray_seam import looking, raw
+from remora.live.adapter import unpatched
+from remora.live.inspect import tree_cache
 
 TWO: dict[str, Any] = {"flexible_resource_min": {"CPU": 2}, "flexible_resource_max": {"CPU": 2}}
 APART = FixedSizeNodes([FixedSizeNode({"CPU": 1}, {"slot": "0"}), FixedSizeNode({"CPU": 1}, {"slot": "1"})], "STRICT_SPREAD")
@@ -71,7 +72,7 @@ Looker: Any = ray.remote(num_cpus=0)(_Looker)
 
 
 def test_in_no_virtual_cluster_everything_is_as_in_ray_without_tokens(world: World) -> None:
-    eventually(lambda: tokens_in(raw.total_resources_per_node()))  # there are some to hide
+    eventually(lambda: tokens_in(unpatched.total_resources_per_node()))  # there are some to hide
     shown = [nodes(), cluster_resources(), available_resources(), ray._private.state.total_resources_per_node()]
     assert tokens_in(shown) == []
     assert {node["NodeID"] for node in nodes() if node["Alive"]} >= set(world.ids.values())
@@ -139,7 +140,7 @@ def test_a_share_that_grows_is_seen(world: World, look: Any) -> None:
     with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}, idle_seconds=1):
         info = cluster()
         assert (info.total_resources()["CPU"], info.max_resources()["CPU"]) == (1, 3)
-        running = [look.remote(1.5) for _ in range(3)]
+        running = [look.remote(5.0) for _ in range(3)]  # longer than it may take to grow by reports alone
         eventually(lambda: cluster_resources()["CPU"] == 3)
         ray.get(running, timeout=60)
         eventually(lambda: cluster_resources()["CPU"] == 1)
@@ -171,7 +172,7 @@ def test_a_cluster_that_is_gone_says_so(world: World) -> None:
     with VirtualCluster(**TWO):
         info = cluster()
         assert info.total_resources()["CPU"] == 2  # it has been seen, so that its absence is news
-    eventually(lambda: info.cluster_id() not in looking.tree().by_id)
+    eventually(lambda: info.cluster_id() not in tree_cache.tree().by_id)
     with pytest.raises(UnknownNameError, match=f"no virtual cluster '{info.cluster_id()}' any more"):
         info.total_resources()
 
@@ -232,14 +233,14 @@ def test_objects_count_for_the_cluster_whose_work_made_them(two: VirtualClusterI
 def test_who_asks_often_asks_the_controller_rarely(two: VirtualClusterInfo, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    class Counted(looking.Tree):
+    class Counted(tree_cache.Tree):
         def __init__(self, rows: Any) -> None:
             asked.append(len(rows))
             super().__init__(rows)
 
-    monkeypatch.setattr(looking, "Tree", Counted)
+    monkeypatch.setattr(tree_cache, "Tree", Counted)
     began = time.monotonic()
-    while time.monotonic() - began < 2 * looking.FRESH_SECONDS:
+    while time.monotonic() - began < 2 * tree_cache.FRESH_SECONDS:
         cluster_resources()
     assert 1 <= len(asked) <= 4
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import ray
+from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-from tests.live.conftest import World, eventually
+from tests.live.conftest import World, eventually, run_driver
+from tests.replies import all_demands, decode_all
 
 import remora
-from remora.ray_seam.ray_port import RayPort
-from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, GROUP, JOB, RUNNING, WORKER, NodeGoneError, Work
+from remora.live.adapter.gcs_calls import GcsCalls
+from remora.live.adapter.ray_port import RayPort
+from remora.live.adapter.reports import Reader, Reports, nodes_of
+from remora.port.contract import ENDED, GROUP, JOB, RUNNING, WORKER, Demand, NodeGoneError, NodeView, Work
+from remora.port.memory_port import MemoryPort
 
 TOKEN = "contract/token"  # not one of ours: the controller would take it away
 
@@ -183,6 +189,69 @@ def test_labels_and_resources_are_seen_as_they_are(body: Any) -> None:
     assert view.total["CPU"] == 2
 
 
+def test_a_node_that_has_not_changed_is_the_identical_view_and_one_that_has_is_not(body: Any) -> None:
+    def view() -> Any:
+        return next(view for view in body.port.observe().nodes if view.node_id == body.node)
+
+    before = eventually(lambda: (view() is (now := view()) and TOKEN not in now.total and now) or None)
+    body.port.resize(body.node, {TOKEN: 5.0})
+    eventually(lambda: view() is not before)
+    eventually(lambda: view().total.get(TOKEN) == 5.0)
+
+
+def test_every_report_is_what_decoding_all_of_it_would_give(stock: World) -> None:
+    """While tokens come and go, work runs, and a node joins and dies."""
+    port = RayPort()
+    gcs = ray._private.worker.global_worker.gcs_client
+    reports, reader = Reports(GcsCalls(gcs.address)), Reader()
+    seen: list[NodeView] = []
+
+    def look() -> dict[str, NodeView]:
+        usage = reports.fetch()
+        by_node = nodes_of(usage)
+        found = {view.node_id: view for view in reader.read(usage, by_node, reports.infos(by_node)).nodes}
+        everything = decode_all(usage, gcs)
+        assert found == {node_id: view for node_id, view in everything.items() if node_id in found}
+        if found.keys() != everything.keys():  # asked a moment later
+            assert nodes_of(reports.fetch()).keys() != by_node.keys()
+        seen.extend(found.values())
+        return found
+
+    def shows(amount: float) -> bool:
+        return look()[stock.ids["a"]].total.get(TOKEN) == amount
+
+    assert [view.node_id for view in look().values() if view.is_head] == [stock.ids["head"]]
+    with stock.extra("short-lived", num_cpus=1) as kill:
+        eventually(lambda: stock.ids["short-lived"] in look())
+        for number in range(1, 8):
+            port.resize(stock.ids["a"], {TOKEN: float(number)})
+            ray.get(ray.remote(lambda: None).remote())
+            eventually(functools.partial(shows, number))
+        kill()
+        eventually(lambda: stock.ids["short-lived"] not in look())
+    port.resize(stock.ids["a"], {TOKEN: 0})
+    assert 10 < len({id(view) for view in seen}) < len(seen)
+
+
+def test_what_waits_is_what_rays_autoscaler_sees(stock: World) -> None:
+    port = RayPort()
+    gcs = ray._private.worker.global_worker.gcs_client
+
+    def ours(demands: Iterable[Demand]) -> list[Demand]:
+        return sorted((each for each in demands if "contract/nothing" in each.shapes[0]), key=repr)
+
+    refs = [ray.remote(num_cpus=cpus, resources={"contract/nothing": 1})(lambda: None).remote() for cpus in (0, 1, 1)]
+    groups = [
+        placement_group([{"contract/nothing": 1}] * 2, strategy=each) for each in ("STRICT_SPREAD", "STRICT_PACK", "PACK")
+    ]
+    eventually(lambda: len(ours(port.observe().demands)) == 5 and ours(port.observe().demands) == ours(all_demands(gcs)))
+    for ref in refs:
+        ray.cancel(ref)
+    for group in groups:
+        remove_placement_group(group)
+    eventually(lambda: ours(port.observe().demands) == [])
+
+
 def quiet(woken: threading.Event) -> bool:
     if not woken.wait(0.5):
         return True
@@ -241,6 +310,59 @@ def test_what_is_held_is_not_free_and_comes_back_when_it_is_let_go(body: Any) ->
         body.port.let_go("contract-hold")
         body.port.let_go("contract-hold")
     eventually(lambda: free(body) == 0.5)
+
+
+def test_what_is_held_already_under_a_name_is_held_and_something_else_under_it_is_let_go(stock: World) -> None:
+    """Also by a process that knows nothing of the first."""
+    first, again = RayPort(), RayPort()
+    node, other = stock.ids["a"], stock.ids["b"]
+    for each in (node, other):
+        first.resize(each, {TOKEN: 10.0})
+    name = "remora-hold-contract"
+
+    def used(where: str) -> float:
+        view = next(view for view in first.observe().nodes if view.node_id == where)
+        return round(view.total.get(TOKEN, 0.0) - view.available.get(TOKEN, 0.0), 4)
+
+    assert eventually(lambda: first.hold(name, node, {TOKEN: 0.5})) is True
+    eventually(lambda: used(node) == 0.5)
+    assert again.hold(name, node, {TOKEN: 0.5}) is True
+    (found,) = again.find(name)
+    assert (found.state, found.node_ids) == (RUNNING, (node,))
+    assert again.hold(name, other, {TOKEN: 0.5}) is False
+    eventually(lambda: used(node) == 0)
+    assert again.find(name) == []
+    assert eventually(lambda: again.hold(name, other, {TOKEN: 0.5})) is True
+    first.let_go(name)  # the one that it knows is gone already
+    first.let_go(name)
+    eventually(lambda: used(other) == 0)
+    for each in (node, other):
+        first.resize(each, {TOKEN: 0})
+
+
+def test_a_placement_group_is_let_go_by_its_id(stock: World) -> None:
+    group = placement_group([{"CPU": 1}], name="by-id")
+    assert group.wait(30)
+    port = RayPort()
+    port.let_go(group.id.hex())
+    eventually(lambda: all(found.state == ENDED for found in port.find(group.id.hex())))
+
+
+def test_a_hold_from_another_namespace_is_let_go(stock: World) -> None:
+    driver = run_driver(
+        stock,
+        """
+        ray.init(address, namespace="elsewhere", logging_level="ERROR", log_to_driver=False)
+        group = ray.util.placement_group([{"CPU": 1}], name="remora-hold-elsewhere", lifetime="detached")
+        assert group.wait(30)
+        print(group.id.hex())
+        """,
+    )
+    said, _ = driver.communicate(timeout=60)
+    port = RayPort()
+    assert [found.work_id for found in port.find("remora-hold-elsewhere")] == [said.strip()]
+    port.let_go("remora-hold-elsewhere")
+    eventually(lambda: port.find("remora-hold-elsewhere") == [])
 
 
 def test_workers_that_have_ended_are_told_from_those_that_run(body: Any) -> None:

@@ -15,8 +15,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from tests.live.conftest import World, eventually
 
 import remora
-from remora.ray_seam import hooks, replay
-from remora.ray_seam.replay import copied, is_rays
+from remora.live import installed
+from remora.live.attach import replay
+from remora.live.attach.replay import copied, is_rays
 
 
 def _both(*values: Any, **named: Any) -> tuple[Any, ...]:
@@ -41,7 +42,7 @@ class Watched:
 def watched(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """Nothing is submitted for good: only what would be is of interest."""
     found = Watched()
-    installation = hooks.current()
+    installation: Any = installed.current()
     assert installation is not None
     proxy = installation._worker.core_worker
     real = proxy.remora_inner
@@ -116,7 +117,7 @@ def test_whatever_ray_looks_at_makes_it_look_again(watched: Watched, monkeypatch
     task = ray.remote(_both)
     watched(task.remote)
     assert not watched(task.remote)[1]
-    installation = hooks.current()
+    installation: Any = installed.current()
     assert installation is not None
     seen: list[Any] = []
     if change == "retries":
@@ -221,3 +222,20 @@ def test_an_argument_does_not_live_longer_than_its_task(world: World) -> None:
     assert name in counts()
     del kept
     eventually(lambda: name not in counts())
+
+
+class Lazy:
+    """Submits a task while it is pickled, as lazy data frames do."""
+
+    def __init__(self, then: Any) -> None:
+        self.then = then
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (ray.get(self.then(), timeout=60),)
+
+
+def test_an_argument_that_submits_another_task_is_not_confused_with_the_task(world: World) -> None:
+    f, g = ray.remote(lambda value: ("f", value)), ray.remote(lambda value: value)
+    for number in range(3):
+        assert ray.get(f.remote(Lazy(functools.partial(g.remote, number))), timeout=60) == ("f", number)
+        assert ray.get(f.remote(7), timeout=60) == ("f", 7)

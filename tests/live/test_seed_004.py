@@ -16,7 +16,7 @@ from tests.live.test_virtual_clusters import Idler, inside, sampled, timed, tree
 import remora
 from remora import PACK, STRICT_SPREAD, FixedSizeNode, FixedSizeNodes, VirtualCluster
 from remora.errors import InvalidInputError
-from remora.ray_seam.ray_port import RayPort
+from remora.live.adapter.ray_port import RayPort
 
 
 @contextlib.contextmanager

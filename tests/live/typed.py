@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.live.conftest import World
 
 _ready = multiprocessing.get_context("forkserver")
-_ready.set_forkserver_preload(["ray", "pydantic", "pyarrow", "typer", "remora.cli.main", "remora.ray_seam.api"])
+_ready.set_forkserver_preload(["ray", "pydantic", "pyarrow", "typer", "remora.cli.main", "remora.live.api"])
 
 
 def remora_command(world: World | None, *words: str) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.documents import PAGES, ROOT, commands, verb, with_blocks
+from tests.documents import PAGES, ROOT, blocks, commands, verb, with_blocks
 
 ELSEWHERE = ("up", "down", "start", "simulate", "top", "job")  # they have tests of their own
 COMMANDS = sorted(
@@ -32,8 +33,18 @@ class Machine:
         self.environ = {**os.environ, "PATH": path, "REMORA_HOME": str(folder), "REMORA_METADATA": "off", "ACTOR": "stuck"}
         self.environ.pop("RAY_ADDRESS", None)
 
+        self.files = folder / "files"  # those that pages show, under the names that their first lines say
+        self.files.mkdir()
+        for text in (text.lstrip("\n") for page in PAGES for text in blocks(page, "yaml")):
+            named = re.match(r"# (\S+\.yaml)\n", text)
+            if named is not None:
+                (self.files / named[1]).write_text(text, encoding="utf-8")
+
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, env=self.environ, check=False)
+        where = self.files if verb(command)[1] == "plan" else None
+        return subprocess.run(
+            command, shell=True, capture_output=True, text=True, timeout=120, env=self.environ, check=False, cwd=where
+        )
 
 
 @pytest.fixture(scope="module")

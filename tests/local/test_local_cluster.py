@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from remora.machine import state
-from remora.machine.local import auth_mode
+from remora.machine.local_ray import auth_mode
 from remora.machine.processes import Process, process
 
 NODES = """
@@ -112,7 +112,11 @@ def test_the_nodes_are_there_with_labels_taints_and_resources(machine: Machine, 
     assert "GPU" not in head["resources"]
 
 
-def test_commands_find_the_cluster_by_themselves(machine: Machine, started: dict[str, Any]) -> None:
+def test_commands_find_the_cluster_by_themselves_and_looking_starts_nothing(machine: Machine, started: dict[str, Any]) -> None:
+    looked = machine.remora("status", "--json")
+    assert (looked.returncode, "there is no controller in this cluster" in looked.stderr) == (3, True)
+    changed = machine.remora("label", "seen=yes", "--node-id", started["nodes"][0]["node_id"])
+    assert changed.returncode == 0, changed.stderr
     done = machine.remora("status", "--json")
     assert done.returncode == 0, done.stderr
     found = {node["node_id"]: node["taints"] for node in json.loads(done.stdout)["nodes"]}

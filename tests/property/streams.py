@@ -24,9 +24,9 @@ from remora import (
 )
 from remora.errors import InvalidVirtualClusterError
 from remora.kernel.cycle import Scheduler
-from remora.kernel.workloads import Workload
+from remora.kernel.state.workloads import Workload
 from remora.sim import SimCluster
-from remora.sim.cluster import PENDING, PLACED, SimGroup, SimVirtualCluster, SimWorkload
+from remora.sim.sim_cluster import PENDING, PLACED, SimGroup, SimVirtualCluster, SimWorkload
 from remora.testing.reference import decide_by_brute_force
 
 ZONES = ("a", "b", "c")

@@ -1,7 +1,8 @@
 """Nothing starts beyond a maximum: not with late reports, workers that wait and come back, fences read late, or crashes.
 
 Raylets, workers and reports as they are in Ray, at their worst: a raylet gives what comes back to the next in its queue at
-once, what is in use is told late, and a worker trusts an old fence for as long as it may.
+once, what is in use is told late, and a worker trusts an old fence for as long as it may. The controller is the real one, asked
+with its own calls, and is killed between any two of its effects.
 """
 
 from __future__ import annotations
@@ -9,23 +10,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.test_sharing import ONE, World
+from tests.stepping import Stepping
+from tests.unit.controller.worlds import Killed, MortalPort, Offer, World
 
-from remora.controller.core import Controller
+from remora.controller.commands import Pending
 from remora.errors import InvalidVirtualClusterError
-from remora.model.resources import EMPTY
-from remora.seam.memory import MemoryPort
-from remora.seam.port import ENDED, GROUP, WORKER, NodeView, Observation, Work
-from remora.seam.port import RUNNING as SEAM_RUNNING
-from remora.seam.port import WAITING as SEAM_WAITING
+from remora.port.contract import ENDED, GROUP, WORKER, NodeView, Observation, Work
+from remora.port.contract import RUNNING as SEAM_RUNNING
+from remora.port.contract import WAITING as SEAM_WAITING
+from remora.wire import calls
 from remora.wire.fences import ELSEWHERE, FENCE_SECONDS, RENEW_SECONDS, Fence, fence_key, read_fence
-from remora.wire.options import Defaults, rewrite_group
-from remora.wire.tokens import bundle_id, share_token
+from remora.wire.owners import owner_of
+from remora.wire.tokens import share_token
 
 CPUS = 3
 NODES = ("n1", "n2")
@@ -36,7 +38,7 @@ RUNNING, WAITING, BACK, STARTING, BOUND, SENT_ON = "running", "waiting", "back",
 CREATED, RESERVED = "created", "reserved"
 
 
-class LatePort(MemoryPort):
+class LatePort(MortalPort):
     """Resizes are answered by the node itself; what is in use is known when the node has reported it."""
 
     def __init__(self) -> None:
@@ -56,6 +58,13 @@ class LatePort(MemoryPort):
         super().let_go(name)
         for group in [work for work in self._work if work.work_id == name]:
             self.submit(replace(group, state=ENDED))
+
+    def submit(self, work: Work) -> None:
+        """That a worker has ended is known to whoever asks, and told when somebody tells it."""
+        wakes = self._wakes
+        self._wakes = [] if work.kind == WORKER else wakes
+        super().submit(work)
+        self._wakes = wakes
 
     def take(self, node_id: str, amounts: Mapping[str, float]) -> None:
         """Work that came back may have left less than nothing of a CPU."""
@@ -79,11 +88,12 @@ class Task:
     is_actor: bool = False
     is_done: bool = False
     group: Task | None = None  # that has reserved what it uses
-    berth: str = ""  # of a placement group, which was created in GCS, and reserved when that had room for it
+    orphans: list[Task] = field(default_factory=list)  # whom it found dead on its node
+    share: str = ""  # of a placement group, which was created in GCS, and reserved when that had room for it
 
     @property
     def token(self) -> str:
-        return share_token(bundle_id(self.berth, 0) if self.berth else self.cluster, "CPU")
+        return owner_of(self.share)._replace(bundle=0).token("CPU") if self.share else share_token(self.cluster, "CPU")
 
 
 @dataclass
@@ -98,18 +108,17 @@ class VC:
 class Starts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World.__new__(World)
-        self.world.port = self.port = LatePort()
-        self.world.time = 1000.0
-        for name in NODES:
-            self.port.join(name, {"CPU": CPUS})
-        self.crash()
+        self.port = LatePort()
+        self.world = World(CPUS, NODES, self.port, random.Random(0))
         self.vcs: dict[str, VC] = {}
         self.fences: dict[str, tuple[float, Fence]] = {}
         self.renewed_at = self.world.time
         self.made = 0
+        self.offers: dict[str, tuple[str, Stepping, Pending]] = {}  # by group: in which cluster, and the same
+        self.questions: dict[str, tuple[Stepping, Pending]] = {}  # by worker: to which controller, and what it will say
+        self.said: list[tuple[Stepping, calls.Call]] = []  # by workers, lately, and to which controller
         self.dead: list[Task] = []  # and nobody was told
-        self.pledges: list[Task] = []  # of the dead: whoever starts on their node finds them
+        self.idle_markers: list[Task] = []  # of the dead: whoever starts on their node finds them
         self.is_slow = False
 
     @initialize(least=st.integers(0, 1), more=st.integers(0, 1), queued=st.integers(5, 20))
@@ -125,7 +134,7 @@ class Starts(RuleBasedStateMachine):
     def create(self, least: int, more: int, nested: int) -> None:
         ready = [vc for vc in self.vcs if not self.vcs[vc].closed and self.world.state(vc) == "READY"]
         parent = ready[nested] if nested < len(ready) else None
-        spec = {"flexible_resource_min": {"CPU": least}, "flexible_resource_max": {"CPU": max(least + more, 1)}}
+        spec: dict[str, Any] = {"flexible_resource_min": {"CPU": least}, "flexible_resource_max": {"CPU": max(least + more, 1)}}
         try:
             made = self.world.create(parent, "j1", 0, **spec)
         except InvalidVirtualClusterError:
@@ -147,7 +156,7 @@ class Starts(RuleBasedStateMachine):
         vc = self.living()[which % len(self.living())]
         for each in self.within(vc):
             self.vcs[each].closed = True
-        self.world.controller.sharing.close(vc, unused=False)
+        self.world.close(vc)
 
     @precondition(lambda self: self.living())
     @rule(which=st.integers(0, 9))
@@ -155,14 +164,29 @@ class Starts(RuleBasedStateMachine):
         """A placement group of one bundle. It has no guard: once it is created in GCS it reserves what it gets. But what runs
         in it has one."""
         vc = self.living()[which % len(self.living())]
-        request = replace(rewrite_group([{"CPU": 1}], "PACK", {}, Defaults()), cluster=vc)
         self.made += 1
-        offer = self.world.controller.offer_group(request, "j1", f"ask{self.made}")
-        if offer.berth is not None:
-            (node,) = offer.nodes[share_token(bundle_id(offer.berth, 0), "CPU")]
-            group = Task(f"g{self.made}", vc, node, CREATED, berth=offer.berth)
-            self.vcs[vc].tasks.append(group)
-            self.tell_gcs(group, SEAM_WAITING)
+        self.offers[f"g{self.made}"] = vc, self.world.host, self.world.host.begin(self.offering(f"g{self.made}", vc))
+        self.world.host.pump()
+        self.look_for_offers()
+
+    def offering(self, group_id: str, vc: str) -> calls.OfferGroup:
+        return self.world.offering(vc, {"CPU": 1}, ask=group_id)
+
+    def look_for_offers(self) -> None:
+        """Where there is room for a group, but it has to be made, the answer comes later."""
+        for group_id, (vc, host, pending) in list(self.offers.items()):
+            if host is not self.world.host:  # it was killed, and is asked again
+                host = self.world.host
+                pending = host.begin(self.offering(group_id, vc))
+                self.offers[group_id] = vc, host, pending
+            reply = pending.poll()
+            if reply is not None:
+                del self.offers[group_id]
+                if reply.error is None and reply.value["share_id"] is not None:  # or its cluster is gone
+                    offer = Offer(**reply.value)
+                    group = Task(group_id, vc, offer.places()[0], CREATED, share=str(offer.share_id))
+                    self.vcs[vc].tasks.append(group)
+                    self.tell_gcs(group, SEAM_WAITING)
 
     @precondition(lambda self: self.in_state(CREATED))
     @rule(which=st.integers(0, 9))
@@ -178,7 +202,7 @@ class Starts(RuleBasedStateMachine):
         group = self.pick(which, CREATED)
         self.vcs[group.cluster].tasks.remove(group)
         self.tell_gcs(group, ENDED)
-        self.world.controller.sharing.leave_berth(group.berth)
+        self.world.release(group.share, group.worker)
         self.start()
 
     @precondition(lambda self: self.in_state(CREATED))
@@ -207,7 +231,7 @@ class Starts(RuleBasedStateMachine):
             self.port.change(group.node, "CPU", 1)
             self.tell_gcs(group, ENDED)
             if is_told:
-                self.world.controller.sharing.leave_berth(group.worker)
+                self.world.release(group.worker)
             self.start()
 
     # What nodes and workers do
@@ -219,7 +243,8 @@ class Starts(RuleBasedStateMachine):
     def start(self) -> None:
         """Who has leave goes on; raylets start what is queued and has all that it needs."""
         for task in self.in_state(BACK, STARTING, BOUND):
-            self.ask(task)
+            self.look_for_answer(task)
+        self.look_for_offers()
         for group in self.in_state(CREATED):
             if self.port.find(group.worker)[0].state == ENDED:
                 self.vcs[group.cluster].tasks.remove(group)  # by the controller, because nobody knew of it
@@ -247,23 +272,20 @@ class Starts(RuleBasedStateMachine):
         self.tell_gcs(group, SEAM_RUNNING)
         self.has_started(group)
         if not group.is_done:
-            self.world.controller.sharing.take_berth(group.berth, group.worker)
+            self.world.confirm(group.share, group.worker)
 
     def tell_gcs(self, group: Task, state: str) -> None:
         self.port.submit(Work(GROUP, group.worker, "", "j1", state, "", ({group.token: 1.0},)))
 
     def pass_guard(self, task: Task) -> None:
-        found = [each for each in self.pledges if each.node == task.node]
+        found = [each for each in self.idle_markers if each.node == task.node]
         if task.cluster not in self.fence(task.node).full and not found:
             self.has_started(task)
             return
-        for each in found:
-            self.world.controller.sharing.worker_ended(each.worker)
-            self.pledges.remove(each)
-            self.fences.pop(task.node, None)  # it is read again before these are forgotten
         if task.group is None:
             self.port.change(task.node, "CPU", 1)  # in line it waits in ray.get
         task.state = BOUND if task.is_actor else STARTING
+        task.orphans = found
         self.say(task)
 
     @precondition(lambda self: self.in_state(RUNNING))
@@ -303,7 +325,7 @@ class Starts(RuleBasedStateMachine):
         if not seldom:
             task = self.pick(which, WAITING, SENT_ON)
             self.dead.append(task)
-            self.pledges.append(task)
+            self.idle_markers.append(task)
             self.port.submit(Work(WORKER, task.worker, "", "", ENDED, "", ()))
             self.leave(task)
             self.start()
@@ -313,7 +335,8 @@ class Starts(RuleBasedStateMachine):
     def death_is_told(self, which: int, is_heard: bool) -> None:
         """After that, what it said may still be heard; of what it did not say, nothing."""
         task = self.dead.pop(which % len(self.dead))
-        self.world.controller.sharing.worker_ended(task.worker)
+        self.world.host.controller.tell(Work(WORKER, task.worker, "", "", ENDED, "", ()))
+        self.world.host.pump()
         if is_heard:
             self.say(task)
 
@@ -335,17 +358,34 @@ class Starts(RuleBasedStateMachine):
                 self.port.report(node)
         if self.world.time - self.renewed_at > RENEW_SECONDS:
             self.renew()
-        self.world.controller.round()
+        self.world.host.round()
+
+    @precondition(lambda self: self.said)
+    @rule(which=st.integers(0, 30), seldom=SELDOM)
+    def message_arrives_again(self, which: int, seldom: int) -> None:
+        """What a worker said a while ago, as Ray sends a call again whose answer was lost. Nobody waits for the answer.
+
+        What a controller before this one has heard is not sent again: workers wait until it was heard."""
+        host, call = self.said[which % len(self.said)]
+        if not seldom and host is self.world.host:
+            self.world.ask(call)
 
     @rule(seldom=SELDOM)
     def controller_is_killed(self, seldom: int) -> None:
-        if not seldom:
-            self.crash()
-
-    def crash(self) -> None:
         """Another controller comes, and what it reads first may be old."""
-        self.world.controller = Controller(self.port, lambda: self.world.time)
-        self.world.controller.round()
+        if not seldom:
+            self.world.restart()
+
+    @rule(seldom=SELDOM, after=st.integers(0, 5))
+    def controller_is_killed_in_the_middle(self, seldom: int, after: int) -> None:
+        """Of what it had planned, some is done."""
+        if not seldom:
+            self.port.lives = after
+            try:
+                self.world.host.round()
+            except Killed:
+                self.world.restart()
+            self.port.lives = None
 
     # The rest
 
@@ -357,19 +397,43 @@ class Starts(RuleBasedStateMachine):
         return fence
 
     def say(self, task: Task, *, again: bool = False) -> None:
-        who = task.worker, task.cluster, task.node, ONE if task.group is None else EMPTY
-        sharing = self.world.controller.sharing
+        """A worker says what it waits for. Of those that wait for an answer the question is kept."""
+        who = self.world.who(task.worker, task.cluster, task.node, 1 if task.group is None else 0, again=again)
+        host = self.world.host
         if task.state == WAITING:
-            sharing.wait(*who)
-        elif task.state == BACK:
-            sharing.come_back(*who, again=again)
+            self.hear(calls.Lend(who))
+            host.pump()
         elif task.state == SENT_ON:
-            sharing.sent_on(*who)
+            self.hear(calls.SentOn(who))
+            host.pump()
+        elif task.state == BACK:
+            self.questions[task.worker] = host, self.hear(calls.Reclaim(who, again))
+            host.pump()
         else:
-            sharing.enter(*who, may_go=task.state == STARTING, again=again)
+            dead = [each.worker for each in task.orphans]
+            self.questions[task.worker] = host, self.hear(calls.Enter(who, again, task.state == STARTING, dead))
 
-    def ask(self, task: Task) -> None:
-        answer = self.world.controller.sharing.answer(task.worker)
+    def hear(self, call: calls.Call) -> Pending:
+        self.said = [*self.said[-30:], (self.world.host, call)]
+        return self.world.host.begin(call)
+
+    def look_for_answer(self, task: Task) -> None:
+        host, pending = self.questions.pop(task.worker)
+        if host is not self.world.host:  # it was killed, and is asked again
+            self.say(task, again=True)
+            return
+        reply = pending.poll()
+        if reply is None:
+            self.questions[task.worker] = host, pending
+        else:
+            self.answered(task, reply.result())
+
+    def answered(self, task: Task, answer: str | None) -> None:
+        if answer is not None and task.orphans:
+            self.fences.pop(task.node, None)  # it is read again before these are forgotten
+            self.fence(task.node)
+            self.idle_markers = [each for each in self.idle_markers if each not in task.orphans]
+            task.orphans = []
         if answer == ELSEWHERE:
             task.state = SENT_ON
             self.vcs[task.cluster].queued += 1
@@ -381,8 +445,6 @@ class Starts(RuleBasedStateMachine):
             self.port.change(task.node, "CPU", -1 if task.group is None else 0)
             if is_new:
                 self.has_started(task)
-        elif not self.world.controller.sharing.returned.waits(task.worker):
-            self.say(task)  # after a crash
 
     def renew(self) -> None:
         self.renewed_at = self.world.time
@@ -394,7 +456,8 @@ class Starts(RuleBasedStateMachine):
         self.port.change(task.node, task.token, 1)
 
     def living(self) -> list[str]:
-        return [vc for vc, each in self.vcs.items() if not each.closed and vc in self.world.controller.sharing.clusters.records]
+        known = set(self.world.clusters())
+        return [vc for vc, each in self.vcs.items() if not each.closed and vc in known]
 
     def in_state(self, *states: str) -> list[Task]:
         return [task for vc in self.vcs.values() for task in vc.tasks if task.state in states]
@@ -435,7 +498,7 @@ TestStarts = Starts.TestCase
 TestStarts.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_a_long_life(seed: int) -> None:
     """Hypothesis finds short stories; these are long ones, in which queues are full most of the time."""
     chance = random.Random(seed)
@@ -463,7 +526,9 @@ def test_a_long_life(seed: int) -> None:
                 lambda: life.create(chance.randint(0, 2), chance.randint(0, 2), chance.randint(0, 3)),
             ),
             (0.3 * bool(life.living()), lambda: life.close(chance.randint(0, 9), 0)),
-            (0.3, life.crash),
+            (1 * bool(life.said), lambda: life.message_arrives_again(chance.randint(0, 30), 0)),
+            (0.3, lambda: life.controller_is_killed(0)),
+            (0.3, lambda: life.controller_is_killed_in_the_middle(0, chance.randint(0, 5))),
             (0.5, lambda: life.raylets_are_slow(0)),
         ]
         weights, actions = zip(*steps, strict=True)

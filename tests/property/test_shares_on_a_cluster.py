@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.test_sharing import World
+from tests.unit.controller.worlds import Killed, MortalPort, World
 
-from remora.controller.core import Controller
 from remora.errors import InvalidVirtualClusterError
 from remora.model.resources import Resources
-from remora.seam.port import ENDED, JOB, Work
+from remora.port.contract import ENDED
 from remora.wire.tokens import share_token
 
 CPUS = 4
@@ -19,8 +21,10 @@ CPUS = 4
 class Shares(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(CPUS)
+        self.port = MortalPort()
+        self.world = World(CPUS, port=self.port, chance=random.Random(0))
         self.most: dict[str, float] = {}
+        self.jobs: dict[str, str] = {}
         self.parents: dict[str, str | None] = {}
         self.running: list[tuple[str, str, dict[str, float]]] = []
 
@@ -34,12 +38,12 @@ class Shares(RuleBasedStateMachine):
         ready = [vc for vc in self.living() if self.world.state(vc) == "READY"]
         parent = ready[nested] if nested < len(ready) else None
         job = f"j{len(self.most)}"
-        spec = {"flexible_resource_min": {"CPU": least}, "flexible_resource_max": {"CPU": least + more}}
+        spec: dict[str, Any] = {"flexible_resource_min": {"CPU": least}, "flexible_resource_max": {"CPU": least + more}}
         try:
             made = self.world.create(parent, job, priority, **spec)
         except InvalidVirtualClusterError:
             return
-        self.most[made] = least + more
+        self.most[made], self.jobs[made] = least + more, job
         self.parents = {vc: above for vc, above in self.parents.items() if above != made} | {made: parent}
 
     @precondition(lambda self: self.living())
@@ -54,7 +58,7 @@ class Shares(RuleBasedStateMachine):
         """As a raylet would: wherever there is a token and a CPU."""
         vc = self.living()[which % len(self.living())]
         token = share_token(vc, "CPU")
-        for view in self.world.port.observe().nodes:
+        for view in self.world.views():
             if view.available.get(token, 0.0) >= 1 and view.available.get("CPU", 0.0) >= 1:
                 self.running.append((vc, view.node_id, self.world.run(vc, view.node_id)))
                 return
@@ -68,9 +72,7 @@ class Shares(RuleBasedStateMachine):
     @precondition(lambda self: self.living())
     @rule(which=st.integers(0, 20))
     def end_job(self, which: int) -> None:
-        job = self.world.controller.sharing.clusters.records[self.living()[which % len(self.living())]].job_id
-        self.world.job(job, ENDED)
-        self.world.controller.inbox.append(Work(JOB, job, "", job, ENDED, "", ()))
+        self.world.job(self.jobs.pop(self.living()[which % len(self.living())]), ENDED)
         self.world.later(0.1)
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 7.0]))
@@ -79,12 +81,22 @@ class Shares(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        self.world.controller = Controller(self.world.port, lambda: self.world.time)
-        self.world.controller.round()
+        self.world.restart()
+
+    @rule(seconds=st.sampled_from([0.1, 7.0]), after=st.integers(0, 6))
+    def crash_in_the_middle(self, seconds: float, after: int) -> None:
+        self.port.lives = after
+        try:
+            self.world.later(seconds)
+        except Killed:
+            self.no_node_has_more_than_it_has()
+            self.nobody_has_more_than_its_maximum()
+            self.world.restart()
+        self.port.lives = None
 
     def living(self) -> list[str]:
-        records = self.world.controller.sharing.clusters.records
-        return [vc for vc in records if records[vc].job_id and records[vc].state != "CLOSED"]
+        known = self.world.clusters()
+        return [vc for vc in self.jobs if vc in known]
 
     @invariant()
     def no_node_has_more_than_it_has(self) -> None:
@@ -97,11 +109,9 @@ class Shares(RuleBasedStateMachine):
 
     def share(self, vc: str) -> float:
         """All that it and those inside it have."""
-        steering = self.world.controller.steering
-        inner = [other for other in self.world.controller.sharing.clusters.records if self.parents.get(other) == vc]
         token = share_token(vc, "CPU")
-        own = sum(view.total.get(token, 0.0) - steering.held(view.node_id, token) for view in self.world.port.observe().nodes)
-        return own + sum(self.share(each) for each in inner)
+        own = sum(view.total.get(token, 0.0) - self.world.held(view.node_id, token) for view in self.world.views())
+        return own + sum(self.share(each) for each, above in self.parents.items() if above == vc)
 
 
 TestShares = Shares.TestCase

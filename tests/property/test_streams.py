@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from tests.property.streams import Stream, cluster_steps, nodes, plain_steps
 
 from remora import LabelSelector
-from remora.kernel import shares
-from remora.kernel.amend import amend
-from remora.kernel.cluster import Cluster
-from remora.kernel.explain import Suggestion
-from remora.kernel.explain_groups import _relaxed
-from remora.kernel.groups import would_fit
-from remora.kernel.placement import decide
-from remora.kernel.tree import VCluster
-from remora.kernel.virtual_labels import labels_of
-from remora.kernel.workloads import Group, Host, Workload
-from remora.sim.cluster import PENDING, PLACED
+from remora.kernel.explaining.explain import Suggestion
+from remora.kernel.explaining.explain_groups import _relaxed
+from remora.kernel.placing.amend import amend
+from remora.kernel.placing.group_fit import would_fit
+from remora.kernel.placing.placement import decide
+from remora.kernel.state import shares
+from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.cluster_tree import VCluster
+from remora.kernel.state.virtual_labels import labels_of
+from remora.kernel.state.workloads import Group, Host, Workload
+from remora.sim.sim_cluster import PENDING, PLACED
 from remora.testing import reference
 from remora.testing.reference import decide_by_brute_force
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from remora.kernel.explain import Explanation
-from remora.sim import looking
-from remora.sim.cluster import SimWorkload
+from remora.kernel.explaining.explain import Explanation
+from remora.sim import onlooker
 from remora.sim.history import History, Run, Steps
 from remora.sim.report import headline, seconds, summary, tables, to_dict
-from remora.sim.run import run_scenario
 from remora.sim.scenario import parse_scenario, with_seed
+from remora.sim.scenario_run import run_scenario
+from remora.sim.sim_cluster import SimWorkload
 
 ONE_CPU = "nodes: [{id: n1, resources: {CPU: 1}}]\n"
 TWO_NODES = "nodes: [{id: n1, resources: {CPU: 2}}, {id: n2, resources: {CPU: 2}}]\n"
@@ -233,7 +233,7 @@ def test_a_reason_is_written_down_again_when_it_changes():
 
 
 def test_when_much_waits_equal_requests_are_looked_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(looking, "_FEW", 10)
+    monkeypatch.setattr(onlooker, "_FEW", 10)
     asked: list[str] = []
     explain = SimWorkload.explain
 

@@ -6,8 +6,8 @@ import pytest
 
 from remora.sim.history import FINISHED, RUNNING, History, Run
 from remora.sim.report import summary, tables, to_dict
-from remora.sim.run import run_scenario
 from remora.sim.scenario import load_scenario, parse_scenario, shipped
+from remora.sim.scenario_run import run_scenario
 
 
 def play(name: str) -> Run:

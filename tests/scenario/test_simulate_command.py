@@ -14,8 +14,8 @@ from remora import __version__
 from remora.cli import simulate as command
 from remora.cli.main import app
 from remora.sim import plot as plotting
-from remora.sim.run import run_scenario
 from remora.sim.scenario import parse_scenario
+from remora.sim.scenario_run import run_scenario
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -57,7 +57,7 @@ def test_json_has_these_keys_and_is_the_same_every_time():
     said = json.loads(first.stdout)
     assert list(said) == [
         *("scenario", "description", "seed", "ended", "summary"),
-        *("work", "virtual_clusters", "nodes", "events", "waiting"),
+        *("work", "virtual_clusters", "nodes", "events", "waiting", "machines"),
     ]
     assert list(said["summary"]) == [
         *("nodes", "submitted", "placed", "finished", "running", "waiting", "refused", "restarts", "events"),

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from remora.machine.local import auth_mode
+from remora.machine.local_ray import auth_mode
 from remora.machine.starting import ray_command
 
 pytest.importorskip("aiohttp", reason="the job server is part of ray[default]")

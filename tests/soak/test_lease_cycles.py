@@ -11,7 +11,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import remora
-from remora.ray_seam.ray_port import RayPort
+from remora.live.adapter.ray_port import RayPort
 
 CYCLES, AT_ONCE = 100, 5
 

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,8 +22,6 @@ from ray.core.generated.gcs_pb2 import PlacementGroupTableData
 from ray.util.placement_group import placement_group, remove_placement_group
 from tests.live.test_virtual_clusters import inside
 from tests.soak.test_controller_killed import kill_controller
-
-from remora.controller.core import utc_seconds
 
 SECONDS = 60
 OUTER, INNER = 3, 1
@@ -67,7 +66,9 @@ def groups_come_and_go(seed: int) -> Iterator[list[Ran]]:
             data = ray._private.state.state._connect_and_get_accessor().get_placement_group_info(group.id)
             stats = PlacementGroupTableData.FromString(data).stats
             created = stats.creation_request_received_ns / 1e9 + stats.end_to_end_creation_latency_us / 1e6
-            ran.append(Ran("outer", 0, created - utc_seconds() + time.monotonic(), [], time.monotonic()))
+            ran.append(
+                Ran("outer", 0, created - datetime.now(tz=timezone.utc).timestamp() + time.monotonic(), [], time.monotonic())
+            )
             remove_placement_group(group)
 
     making = threading.Thread(target=make)

@@ -197,5 +197,5 @@ def test_outside_of_it_everything_is_listed(inside: Things, outside: Things) -> 
 
 
 def test_importing_the_layer_does_not_import_the_state_api() -> None:
-    code = "import sys, remora.ray_seam.hooks; print('ray.util.state.api' in sys.modules)"
+    code = "import sys, remora.live.attach.install; print('ray.util.state.api' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -11,8 +11,10 @@ from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
 
 import remora
-from remora.ray_seam import hooks, names, travel
-from remora.wire.options import Defaults
+from remora.live import installed, names
+from remora.live.attach import install, travel
+from remora.live.inspect import narrow
+from remora.wire.rewrite import Defaults
 
 PACKED = pickle.dumps(Defaults.parse(tolerations={"night": "true"}))
 
@@ -38,9 +40,9 @@ def replaced() -> dict[str, object]:
 
 @pytest.fixture
 def arrived():
-    hooks.arrive(PACKED)
-    yield hooks.current()
-    hooks.uninstall()
+    install.arrive(PACKED)
+    yield installed.current()
+    install.uninstall()
 
 
 def test_what_arrives_in_a_worker_imports_nothing_that_decides():
@@ -53,8 +55,15 @@ print(sorted(name for name in sys.modules if name.startswith("remora.")))
     data = pickle.dumps(travel.Luggage(len, PACKED)).hex()
     done = subprocess.run([sys.executable, "-c", code, data], capture_output=True, text=True, check=True)
     loaded = done.stdout
-    assert "'remora.ray_seam.hooks'" in loaded
-    for heavy in ("model.selectors", "model.strategies", "wire.options", "wire.classes", "ray_seam.layer", "seam.port"):
+    assert "'remora.live.attach.install'" in loaded
+    for heavy in (
+        "model.selectors",
+        "model.strategies",
+        "wire.rewrite",
+        "wire.classes",
+        "live.submit.submitter",
+        "port.contract",
+    ):
         assert f"'remora.{heavy}'" not in loaded
 
 
@@ -62,7 +71,7 @@ def test_the_layer_is_there_before_the_function_is_unpickled():
     try:
         assert pickle.loads(pickle.dumps(travel.Luggage(_Asks(), PACKED))).__wrapped__() is True
     finally:
-        hooks.uninstall()
+        install.uninstall()
 
 
 class _Asks:
@@ -71,7 +80,7 @@ class _Asks:
 
 
 def _seen():
-    there = hooks.current() is not None
+    there = installed.current() is not None
 
     def answer() -> bool:
         return there
@@ -80,8 +89,8 @@ def _seen():
 
 
 def test_what_arrived_decides_with_the_defaults_that_came_along(arrived):
-    assert arrived.layer.defaults == pickle.loads(PACKED)
-    assert arrived.layer is arrived.layer
+    assert arrived.submitter.defaults == pickle.loads(PACKED)
+    assert arrived.submitter is arrived.submitter
 
 
 def test_new_options_are_accepted_and_checked_where_the_layer_arrived(arrived):
@@ -94,12 +103,24 @@ def test_new_options_are_accepted_and_checked_where_the_layer_arrived(arrived):
 
 def test_everything_is_put_back():
     before = replaced()
-    hooks.arrive(PACKED)
+    install.arrive(PACKED)
     assert not before.items() <= replaced().items()
-    hooks.uninstall()
+    install.uninstall()
     assert replaced() == before
     with pytest.raises(ValueError, match="tolerations"):
         ray.remote(double).options(tolerations={"gpu": "exists()"})
+
+
+def test_an_installation_that_fails_on_the_way_leaves_everything_as_it_was(monkeypatch):
+    def fail():
+        raise RuntimeError("on the way")
+
+    monkeypatch.setattr(narrow, "replacements", fail)
+    before = replaced()
+    with pytest.raises(RuntimeError, match="on the way"):
+        install.arrive(PACKED)
+    assert installed.current() is None
+    assert replaced() == before
 
 
 # -------------------------------------------------------------------------------------------------------- private names

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import runpy
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ from remora.cli.main import app
 from remora.machine.nodes_file import parse_nodes
 from remora.machine.written import labels_of
 from remora.model.labels import parse_labels
+from remora.model.node_types import parse_node_types
 from remora.model.taints import rare_resources, split_taints
-from remora.sim.run import run_scenario
 from remora.sim.scenario import parse_scenario
+from remora.sim.scenario_run import run_scenario
 
 COMMANDS = sorted({command for page in PAGES for command in commands(page)})
 OF_REMORA = [command for command in COMMANDS if verb(command)[0] == "remora"]
@@ -64,8 +67,8 @@ def test_every_start_becomes_a_start_of_ray(command: str, monkeypatch: pytest.Mo
     assert "start" in started[0]
 
 
-@pytest.mark.parametrize("command", [command for command in OF_REMORA if verb(command)[1] == "simulate"])
-def test_every_simulation_can_be_played(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("command", [command for command in OF_REMORA if verb(command)[1] in ("simulate", "plan")])
+def test_every_simulation_and_every_plan_can_be_played(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for index, (_, text) in enumerate(FILES):
         name = re.match(r"# (\S+\.yaml)\n", text)
         (tmp_path / (name.group(1) if name else f"{index}.yaml")).write_text(text, encoding="utf-8")
@@ -81,6 +84,9 @@ def test_every_file_is_one_that_can_be_read(page: str, text: str):
         run_scenario(parse_scenario(text))
     elif "nodes" in body:
         assert parse_nodes(text, page)
+    elif "node_types" in body:
+        assert parse_node_types(body).types
+        assert not parse_node_types(body).problems
     else:
         for group in (body["headGroupSpec"], *body["workerGroupSpecs"]):
             found = group.get("labels") or labels_of([group["rayStartParams"]["labels"]])
@@ -109,3 +115,28 @@ def test_every_page_is_in_the_contents():
     contents = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     named = re.findall(r"[\w/-]+\.md", str(contents["nav"]))
     assert {f"docs/{page}" for page in named} >= {page for page in PAGES if page.startswith("docs/")}
+
+
+SOURCES = [path for path in (ROOT / "src/remora").rglob("*.py") if not path.name.startswith("__")]
+
+
+def test_a_module_name_occurs_once():
+    assert [name for name, count in Counter(path.name for path in SOURCES).items() if count > 1] == []
+
+
+def test_everything_that_the_walks_name_is_there_under_that_name():
+    known = {"Actor.options", "ray.get", "with", ".remote"}
+    for path in SOURCES:
+        known.add(path.stem)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                known |= {node.name, *(f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef))}
+            elif isinstance(node, ast.FunctionDef):
+                known |= {node.name, f"{path.stem}.{node.name}"}
+    text = text_of("ARCHITECTURE.md")
+    walks = text[text.index("## Walk one") : text.index("## How it is tried")]
+    named = [each.removeprefix("wire.") for each in re.findall(r"`([A-Za-z_.]+)(?:\([^`]*\))?`", walks)]
+    assert len(named) > 80
+    assert [each for each in named if each not in known] == []
+    for walk in walks.split("## Walk")[1:]:
+        assert len(re.findall(r"^\d+\. ", walk, re.MULTILINE)) <= 25

@@ -7,14 +7,15 @@ import importlib.machinery
 import importlib.util
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray.util import serialization_addons
 
-from remora.ray_seam import addons
-from remora.ray_seam.imports import WhenImported
+from remora.live.attach import serializers
+from remora.live.on_import import WhenImported
 
 
 @pytest.fixture
@@ -59,6 +60,56 @@ def test_a_watch_that_was_stopped_says_nothing(library: str) -> None:
     del sys.modules[library]
 
 
+def test_a_module_that_is_there_already_is_told_of_at_once(library: str) -> None:
+    importlib.import_module(library)
+    seen: list[int] = []
+    before = list(sys.meta_path)
+    WhenImported(library, lambda module: seen.append(module.value))
+    assert (seen, sys.meta_path) == ([1], before)
+    del sys.modules[library]
+
+
+def test_two_may_watch_one_module(library: str) -> None:
+    seen: list[int] = []
+    for _ in range(2):
+        WhenImported(library, lambda module: seen.append(module.value))
+    importlib.import_module(library)
+    assert seen == [1, 1]
+    del sys.modules[library]
+
+
+def test_an_import_that_fails_is_watched_again(tmp_path: Path, library: str) -> None:
+    seen: list[int] = []
+    file = tmp_path / f"{library}.py"
+    file.write_text("raise RuntimeError\n", encoding="utf-8")
+    WhenImported(library, lambda module: seen.append(module.value))
+    with pytest.raises(RuntimeError):
+        importlib.import_module(library)
+    file.write_text("value = 'another length'\n", encoding="utf-8")
+    importlib.invalidate_caches()
+    importlib.import_module(library)
+    assert seen == ["another length"]
+    del sys.modules[library]
+
+
+def test_a_loader_that_has_other_modules_too_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of modules in one zip file; and whoever looks at the module finds its own loader."""
+    path = tmp_path / "modules.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("remora_one", "remora_two"):
+            archive.writestr(f"{name}.py", "value = __name__")
+    monkeypatch.syspath_prepend(path)
+    seen: list[str] = []
+    WhenImported("remora_one", lambda module: seen.append(module.value))
+    one, two = (importlib.import_module(name) for name in ("remora_one", "remora_two"))
+    assert seen == ["remora_one"]
+    assert one.__loader__ is two.__loader__
+    assert one.__spec__ is not None
+    assert type(one.__spec__.loader).__name__ == "zipimporter"
+    for name in ("remora_one", "remora_two"):
+        del sys.modules[name]
+
+
 def test_a_module_that_somebody_else_finds_is_watched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of packages that are installed editable."""
     file = tmp_path / "elsewhere.py"
@@ -80,10 +131,11 @@ def test_a_module_that_somebody_else_finds_is_watched_too(tmp_path: Path, monkey
 def test_serializers_are_registered_with_the_first_import_for_every_context(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(addons, "LIBRARIES", (library, "remora_no_such_library"))
+    monkeypatch.setattr(serializers, "LIBRARIES", (library, "remora_no_such_library"))
+    monkeypatch.setattr(serializers, "_RAYS_OWN", "remora_nothing_of_rays")  # whatever other tests have imported of it
     registered: list[str] = []
     before = list(sys.meta_path)
-    mine = addons.Addons(registered.append)
+    mine = serializers.Addons(registered.append)
     mine.apply("one")
     mine.apply("two")
     assert registered == []
@@ -98,19 +150,19 @@ def test_serializers_are_registered_with_the_first_import_for_every_context(
 
 
 def test_a_ray_that_registers_others_is_left_alone() -> None:
-    assert addons.is_known(serialization_addons.apply)
+    assert serializers.is_known(serialization_addons.apply)
 
     def apply(context: Any) -> None:
         register_more(context)  # type: ignore[name-defined]  # noqa: F821
 
-    assert not addons.is_known(apply)
-    assert not addons.is_known(print)
+    assert not serializers.is_known(apply)
+    assert not serializers.is_known(print)
 
 
 RAYS_OWN = """
 import sys
 from ray.util import serialization_addons
-from remora.ray_seam.addons import Addons
+from remora.live.attach.serializers import Addons
 
 registered = []
 mine = Addons(lambda context: (serialization_stock(context), registered.append(context)))

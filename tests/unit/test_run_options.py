@@ -14,9 +14,13 @@ from typer.testing import CliRunner
 
 from remora.cli.jobs import wrapped
 from remora.cli.main import app
+from remora.live import api, program
+from remora.live.clusters import job_cluster, scopes
+from remora.live.clusters.entering import Opened
+from remora.live.link import link
 from remora.model.virtual_clusters import VirtualCluster
-from remora.ray_seam import api, run, within
-from remora.wire.running import HOOK, OPTIONS, RAY_HOOK, UV, RunOptions
+from remora.wire.calls import GetClusters
+from remora.wire.run_env import HOOK, OPTIONS, RAY_HOOK, UV, RunOptions
 
 SPEC = {"flexible_resource_min": {"CPU": 1.0}, "flexible_resource_max": {"CPU": 2.0}}
 
@@ -91,39 +95,39 @@ def test_ray_init_finds_the_users_hook_behind_ours(monkeypatch: pytest.MonkeyPat
     from ray._private import worker
 
     monkeypatch.setattr(worker, "_post_init_hooks", [])
-    monkeypatch.setattr(run, "_run", run._Run())
+    monkeypatch.setattr(job_cluster, "_job", job_cluster._Job())
     for name, value in RunOptions(labels={"a": "b"}).environ({RAY_HOOK: "json.dumps", UV: "0"}).items():
         monkeypatch.setenv(name, value)
-    assert run.on_init({"a": 1}) == '{"a": 1}'
-    assert run.on_init({"a": 1}) == '{"a": 1}'
+    assert program.on_init({"a": 1}) == '{"a": 1}'
+    assert program.on_init({"a": 1}) == '{"a": 1}'
     assert len(worker._post_init_hooks) == 1
     # Processes of a Ray that is started here do not find it.
     assert (os.environ.get(OPTIONS), os.environ[RAY_HOOK]) == (None, "json.dumps")
-    assert run.given(labels=None, tolerations={"x": "y"}) == {"labels": {"a": "b"}, "tolerations": {"x": "y"}}
+    assert job_cluster.given(labels=None, tolerations={"x": "y"}) == {"labels": {"a": "b"}, "tolerations": {"x": "y"}}
 
 
 def test_a_command_typed_in_a_shell_that_was_run_so_is_not_attached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_run", run._Run(RunOptions(virtual_cluster=SPEC)))
+    monkeypatch.setattr(job_cluster, "_job", job_cluster._Job(RunOptions(virtual_cluster=SPEC)))
     monkeypatch.setattr(api, "init", lambda: pytest.fail("it was attached"))
-    monkeypatch.setattr("ray.init", lambda *_, **__: run._attach())
+    monkeypatch.setattr("ray.init", lambda *_, **__: program._attach())
     api.connect(None)
 
 
 def test_a_program_that_was_started_by_another_shares_its_cluster_and_never_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_run", run._Run(RunOptions(virtual_cluster=SPEC, joined=("vc1", "01"))))
-    monkeypatch.setattr(run, "open_cluster", lambda *_: "vc9")
-    monkeypatch.setattr(api, "virtual_clusters", lambda: [{"cluster_id": "vc1", "job_id": "01"}])
+    monkeypatch.setattr(job_cluster, "_job", job_cluster._Job(RunOptions(virtual_cluster=SPEC, joined=("vc1", "01"))))
+    monkeypatch.setattr(job_cluster, "open_now", lambda *_: Opened("vc9", "question-9", "02"))
     monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_job_id=lambda: "02"))
-    monkeypatch.setattr("ray.get_actor", lambda *_, **__: pytest.fail("it was closed"))
+    rows = [{"cluster_id": "vc1", "job_id": "01"}]
+    monkeypatch.setattr(link, "ask", lambda call: rows if call == GetClusters() else pytest.fail("it was closed"))
     for name in (OPTIONS, RAY_HOOK, UV):
         monkeypatch.setenv(name, "")
-    run.enter(None, ())
+    job_cluster.enter(None, ())
     options = RunOptions.read(os.environ)
     assert options is not None
-    assert (within.base, options.joined) == (["vc1"], ["vc1", "01"])
-    run.enter(VirtualCluster(), ())
-    assert within.base == ["vc9"]
-    within.base.clear()
+    assert (scopes.base, options.joined) == (["vc1"], ["vc1", "01"])
+    job_cluster.enter(VirtualCluster(), ())
+    assert scopes.base == ["vc9"]
+    scopes.base.clear()
 
 
 def test_a_job_is_wrapped_so_that_a_shell_reads_it_back() -> None:
@@ -133,4 +137,4 @@ def test_a_job_is_wrapped_so_that_a_shell_reads_it_back() -> None:
         *("python3", "-m", "remora", "run", f"--virtual-cluster={json.dumps(SPEC)}", "--priority=-1", '--labels={"a": "b c"}'),
         *("--", "python3", "job.py", "--name", "it's"),
     ]
-    assert wrapped(["./run.sh"], RunOptions())[:4] == ["python", "-m", "remora", "run"]
+    assert wrapped(["./program.sh"], RunOptions())[:4] == ["python", "-m", "remora", "run"]

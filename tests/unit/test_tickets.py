@@ -6,42 +6,44 @@ import pytest
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from remora.ray_seam.layer import Layer
-from remora.wire.options import Defaults
+from remora.live.submit.submitter import Submitter
+from remora.wire.rewrite import Defaults
 
 
 @pytest.fixture
-def layer() -> Layer:
-    return Layer(Defaults())
+def submitter() -> Submitter:
+    return Submitter(Defaults())
 
 
-def class_of(layer: Layer, **options: Any) -> str:
-    return layer.ticketed(options, is_actor=False)["label_selector"].class_id
+def class_of(submitter: Submitter, **options: Any) -> str:
+    return submitter.ticketed(options, is_actor=False)["label_selector"].class_id
 
 
-def test_what_says_nothing_to_us_goes_through_untouched(layer):
+def test_what_says_nothing_to_us_goes_through_untouched(submitter):
     options = {"num_cpus": 2, "name": "x"}
-    assert layer.ticketed(options, is_actor=False) is options
+    assert submitter.ticketed(options, is_actor=False) is options
     assert options == {"num_cpus": 2, "name": "x"}
 
 
-def test_the_same_options_are_one_class_in_any_spelling_and_again(layer):
-    first = class_of(layer, label_selector={"zone": "a"})
-    assert first == class_of(layer, label_selector={"zone": "a"}) == class_of(layer, label_selector={"zone": "in(a)"})
-    assert first == class_of(layer, node_labels={"zone": "a"})
-    assert first != class_of(layer, label_selector={"zone": "a"}, tolerations={"k": "exists()"})
+def test_the_same_options_are_one_class_in_any_spelling_and_again(submitter):
+    first = class_of(submitter, label_selector={"zone": "a"})
+    assert first == class_of(submitter, label_selector={"zone": "a"}) == class_of(submitter, label_selector={"zone": "in(a)"})
+    assert first == class_of(submitter, node_labels={"zone": "a"})
+    assert first != class_of(submitter, label_selector={"zone": "a"}, tolerations={"k": "exists()"})
 
 
-def test_a_selector_that_was_changed_since_is_another_class(layer):
+def test_a_selector_that_was_changed_since_is_another_class(submitter):
     selector = {"zone": "a"}
-    first = class_of(layer, label_selector=selector)
+    first = class_of(submitter, label_selector=selector)
     selector["zone"] = "b"
-    assert class_of(layer, label_selector=selector) not in (first, layer.plain.class_id)
+    assert class_of(submitter, label_selector=selector) not in (first, submitter.plain.class_id)
 
 
-def test_ray_is_left_none_of_our_options_the_first_time_and_later(layer):
+def test_ray_is_left_none_of_our_options_the_first_time_and_later(submitter):
     for _ in range(2):
-        left = layer.ticketed({"num_cpus": 1, "tolerations": {"k": "exists()"}, "node_labels": {"zone": "a"}}, is_actor=False)
+        left = submitter.ticketed(
+            {"num_cpus": 1, "tolerations": {"k": "exists()"}, "node_labels": {"zone": "a"}}, is_actor=False
+        )
         assert left.keys() == {"num_cpus", "label_selector"}
 
 
@@ -50,8 +52,8 @@ class Shown(PlacementGroupSchedulingStrategy):
         return "a group"
 
 
-def test_work_that_goes_into_a_group_keeps_its_strategy_the_first_time_and_later(layer):
+def test_work_that_goes_into_a_group_keeps_its_strategy_the_first_time_and_later(submitter):
     strategy = Shown(PlacementGroup.empty())
     for _ in range(2):
-        left = layer.ticketed({"label_selector": {"zone": "a"}, "scheduling_strategy": strategy}, is_actor=False)
+        left = submitter.ticketed({"label_selector": {"zone": "a"}, "scheduling_strategy": strategy}, is_actor=False)
         assert left["scheduling_strategy"] is strategy

@@ -29,7 +29,7 @@ from remora.cli.run import (
 )
 from remora.errors import InvalidInputError
 from remora.machine.state import running_address
-from remora.wire.running import RunOptions
+from remora.wire.run_env import RunOptions
 
 job = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Submit, look at and stop jobs of Ray's job server.")
 
@@ -234,7 +234,7 @@ def _jobs(address: str | None, headers: str | None, verify: str | None) -> Any:
     sent = json_object("--headers", headers, '{"Authorization": "Bearer ..."}')
     if address is None and not any(os.environ.get(name) for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")):
         address = running_address(os.environ)
-    from remora.ray_seam.jobs import Jobs
+    from remora.live.job_client import Jobs
 
     return Jobs(address, sent, True if verify is None else named.get(verify.lower(), verify))
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from remora.machine import local
+from remora.machine import local_ray
 from remora.machine.nodes_file import load_nodes
 
 _Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -42,7 +42,7 @@ def up(
     wanted = load_nodes(nodes)
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
-    cluster, ids = local.up(wanted, os.environ, _alive, _tell)
+    cluster, ids = local_ray.up(wanted, os.environ, _alive, _tell)
     if as_json:
         rows = [
             {
@@ -57,7 +57,7 @@ def up(
         ]
         typer.echo(json.dumps({"address": cluster.address, "auth_mode": cluster.auth, "nodes": rows}, indent=2))
         return
-    auth = f" {local.AUTH_MODE}={cluster.auth}" if cluster.auth else ""
+    auth = f" {local_ray.AUTH_MODE}={cluster.auth}" if cluster.auth else ""
     typer.echo(
         f"Ray runs at {cluster.address} with {len(ids)} nodes. Next:\n"
         "  remora status   (its commands find the address by themselves)\n"
@@ -68,7 +68,7 @@ def up(
 
 def down(as_json: _Json = False) -> None:
     """Stop what 'remora up' started, and nothing else."""
-    cluster = local.down(os.environ, _tell)
+    cluster = local_ray.down(os.environ, _tell)
     stopped = [] if cluster is None else [node.name for node in cluster.nodes]
     if as_json:
         typer.echo(json.dumps({"stopped": stopped}))
@@ -86,7 +86,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _alive(address: str) -> Mapping[str, str]:
-    os.environ.update(local.auth_mode(os.environ))
-    from remora.ray_seam.living import living_nodes
+    os.environ.update(local_ray.auth_mode(os.environ))
+    from remora.live.adapter.local_nodes import living_nodes
 
     return living_nodes(address)

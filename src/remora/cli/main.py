@@ -14,15 +14,16 @@ from remora.cli.clusters import clusters, queue
 from remora.cli.jobs import job
 from remora.cli.local import down, up
 from remora.cli.nodes import label, status, taint
+from remora.cli.plan import plan
 from remora.cli.run import COMMAND_FOLLOWS
 from remora.cli.run import run as run_command
 from remora.cli.simulate import simulate
 from remora.cli.start import PASS_THROUGH, start
 from remora.cli.top import top
 from remora.cli.why import events, explain
-from remora.errors import InvalidInputError, RemoraError
+from remora.errors import ControllerAwayError, InvalidInputError, RemoraError
 
-MISTAKE, FAILURE = 2, 1
+MISTAKE, FAILURE, NO_CONTROLLER = 2, 1, 3
 
 
 class _Verbs(TyperGroup):
@@ -33,7 +34,8 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except RemoraError as error:
             _complain(str(error))
-            raise typer.Exit(MISTAKE if isinstance(error, InvalidInputError) else FAILURE) from None
+            away = NO_CONTROLLER if isinstance(error, ControllerAwayError) else FAILURE
+            raise typer.Exit(MISTAKE if isinstance(error, InvalidInputError) else away) from None
 
 
 app = typer.Typer(
@@ -74,6 +76,7 @@ def _main(
 
 
 app.command("simulate")(simulate)
+app.command("plan")(plan)
 app.command("status")(status)
 app.command("top")(top)
 app.command("explain")(explain)

@@ -183,7 +183,7 @@ def _check_node(node_id: str | None, node_ip: str | None) -> None:
 
 
 def connected(address: str | None) -> Any:
-    from remora.ray_seam import api
+    from remora.live import api
 
     if address is None and not os.environ.get("RAY_ADDRESS"):
         address = running_address(os.environ)

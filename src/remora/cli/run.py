@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from remora.errors import InvalidInputError, InvalidSelectorError, InvalidTaintError, InvalidVirtualClusterError
-from remora.machine.local import AUTH_MODE
+from remora.machine.local_ray import AUTH_MODE
 from remora.machine.state import auth_at, running_address
 from remora.machine.written import labels_of
 from remora.model.virtual_clusters import VirtualCluster
-from remora.wire.running import RunOptions
+from remora.wire.run_env import RunOptions
 
 COMMAND_FOLLOWS = {"allow_interspersed_args": False}
 """Whatever comes after the first word that is no option is the command's own."""

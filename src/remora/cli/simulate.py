@@ -17,12 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from remora.errors import InvalidInputError
+from remora.errors import InvalidInputError, InvalidNodeTypeError
+from remora.sim.node_types_file import load_node_types
 from remora.sim.plot import check, plot
 from remora.sim.report import Table, headline, tables, to_dict
-from remora.sim.run import Progress as Report
-from remora.sim.run import run_scenario
-from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_seed
+from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_seed, with_types
+from remora.sim.scenario_run import Progress as Report
+from remora.sim.scenario_run import run_scenario
 
 _LONG_SECONDS = 1.0
 _LONG_EVENTS = 5_000
@@ -45,6 +46,15 @@ def simulate(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Use this seed instead of the file's.", show_default=False)
     ] = None,
+    node_types: Annotated[
+        Path | None,
+        typer.Option(
+            "--node-types",
+            metavar="FILE.yaml",
+            help="Start machines of these types, instead of the file's.",
+            show_default=False,
+        ),
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the shipped scenarios.")] = False,
 ) -> None:
     """Play a scenario on a virtual clock: who runs where, what waits and why.
@@ -59,6 +69,8 @@ def simulate(
 
     remora simulate my-cluster.yaml --plot use.png
 
+    remora simulate my-cluster.yaml --node-types types.yaml
+
     remora simulate my-cluster.yaml --json | jq .summary
     """
     if listing:
@@ -69,6 +81,11 @@ def simulate(
     loaded = load_scenario(scenario)
     if seed is not None:
         loaded = with_seed(loaded, seed)
+    if node_types is not None:
+        types = load_node_types(node_types)
+        if types.problems:
+            raise InvalidNodeTypeError(types.problems[0])
+        loaded = with_types(loaded, types)
     if picture is not None:
         check(picture)
     with _progress(loaded.name) as report:
@@ -78,14 +95,14 @@ def simulate(
     if as_json:
         typer.echo(json.dumps(to_dict(run), indent=2))
         return
-    console = _console()
+    console = console_for()
     console.print(Text(run.scenario, style="bold"))
     if run.description:
         console.print(Text(run.description, style="dim"))
     for line in headline(run):
         console.print(Text(line))
     for table in tables(run):
-        _show(console, table)
+        show_table(console, table)
     if picture is not None:
         console.print(Text(f"\npicture: {picture}"))
 
@@ -96,13 +113,26 @@ def _list(as_json: bool) -> None:
         typer.echo(json.dumps([{"name": item.name, "description": item.description} for item in found], indent=2))
         return
     rows = tuple((item.name, item.description) for item in found)
-    _show(_console(), Table("Shipped scenarios", ("Name", "What it shows"), rows))
+    show_table(console_for(), Table("Shipped scenarios", ("Name", "What it shows"), rows))
 
 
-def _show(console: Console, table: Table) -> None:
+def show_table(console: Console, table: Table) -> None:
+    """Print a table, and how many of its rows were left out."""
     shown = RichTable(box=box.SIMPLE_HEAD, title=table.title, title_justify="left", title_style="bold", pad_edge=False)
     for index, column in enumerate(table.columns):
-        numeric = column in ("From", "To", "At", "Total", "Mean use", "Peak use")
+        numeric = column in (
+            "From",
+            "To",
+            "At",
+            "Total",
+            "Mean use",
+            "Peak use",
+            "How many",
+            "Started",
+            "Most",
+            "Hours",
+            "Cost",
+        )
         # The last column takes the folds: names and times stay whole where they can.
         shown.add_column(column, justify="right" if numeric else "left", overflow="fold", min_width=6 if index == 0 else None)
     for row in table.rows:
@@ -113,7 +143,8 @@ def _show(console: Console, table: Table) -> None:
         console.print(Text(f"  ... and {table.more:,} more (all of them: --json)", style="dim"))
 
 
-def _console() -> Console:
+def console_for() -> Console:
+    """Return where to print to."""
     # When it is not a terminal there is no width to ask for, and 80 columns can be read anywhere.
     return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
 

@@ -1,7 +1,7 @@
 """The controller: observe the cluster, decide with the kernel, steer with tokens, remember.
 
-Level-triggered: ``Controller.round`` computes which tokens every node should offer, compares with what the nodes report and
-writes the difference. Whatever was lost (a message, the controller, a node) the next round repairs. It runs inside a Ray
-actor (``ray_seam.controller_actor``) or over the in-memory port in tests. May import: ``remora.kernel``, ``remora.wire``,
-``remora.model``, ``remora.seam``.
+``controller`` is a state machine: events in, effects out. ``recovery`` makes one of what is remembered, ``commands`` are what
+clients may ask, ``engine`` runs one: it performs effects, outside of any lock, and feeds what came of them back. It runs inside
+a Ray actor or over the in-memory port in tests. May import: ``remora.kernel``, ``remora.wire``, ``remora.model``,
+``remora.port``.
 """

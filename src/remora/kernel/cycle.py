@@ -11,31 +11,31 @@ Requests that are equal get the same answer, so of each kind only the first in l
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable
 
 from remora.errors import InvalidVirtualClusterError
-from remora.kernel import shares
-from remora.kernel.cluster import Cluster
-from remora.kernel.explain import Explanation
-from remora.kernel.explain_clusters import explain_cluster, explain_request
-from remora.kernel.explain_groups import explain_group
-from remora.kernel.groups import attempt, could_ever
-from remora.kernel.nodes import Node
-from remora.kernel.placement import decide
-from remora.kernel.reserving import dissolve, reserve
-from remora.kernel.tree import QUEUED, READY, VCluster
-from remora.kernel.whatif import could_ever_reserve
-from remora.kernel.workloads import Group, Workload
+from remora.kernel.explaining.explain import Explanation
+from remora.kernel.explaining.explain_clusters import explain_cluster, explain_request
+from remora.kernel.explaining.explain_groups import explain_group
+from remora.kernel.placing.group_fit import attempt, could_ever
+from remora.kernel.placing.placement import decide
+from remora.kernel.placing.reserving import dissolve, reserve
+from remora.kernel.placing.what_if import could_ever_reserve
+from remora.kernel.sharing.compacting import compact, staying_nodes
+from remora.kernel.state import shares
+from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.cluster_tree import QUEUED, READY, VCluster
+from remora.kernel.state.node_sets import NodeSet
+from remora.kernel.state.node_table import Node
+from remora.kernel.state.type_table import TypeTable
+from remora.kernel.state.workloads import Group, Workload
+from remora.kernel.waiting_lines import Line, WaitingLines
 from remora.model.groups import GroupRequest
 from remora.model.labels import ACTOR_ID, Labels
 from remora.model.requests import Request
 from remora.model.resources import Resources, show_amounts
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import FixedSizeNode, FixedSizeNodes, VirtualCluster
-
-_Line = deque[Workload]
-_Entry = Request | Group
 
 
 class Scheduler:
@@ -48,29 +48,38 @@ class Scheduler:
     def __init__(self, seed: int = 0, *, trims: bool = True) -> None:
         self.trims = trims
         self.cluster = Cluster(seed)
-        self.waiting: dict[_Entry, _Line] = {}
+        self.waiting = WaitingLines()
         self.queue: list[VCluster] = []
-        self._hurt: dict[str, VCluster] = {}
+        self._degraded: dict[str, VCluster] = {}
         self.on_change: Callable[[Workload | Group | VCluster], None] = lambda _: None
         self._order = 0
 
+    @property
+    def degraded(self) -> list[VCluster]:
+        """Return the virtual clusters that lost virtual nodes and wait for room to make them again, first in line first."""
+        return sorted(self._degraded.values(), key=_rank)
+
     # Nodes
 
-    def add_node(self, node_id: str, total: Resources, labels: Labels = (), taints: Labels = ()) -> Node:
-        node = self.cluster.add_node(node_id, total, labels, taints)
+    def add_node(self, node_id: str, total: Resources, labels: Labels = (), taints: Labels = (), node_type: str = "") -> Node:
+        node = self.cluster.add_node(node_id, total, labels, taints, node_type)
         self.settle()
         return node
 
+    def offer_types(self, types: TypeTable | None) -> None:
+        """Take over which node types may be started: what only they could hold waits for them, and is not refused."""
+        self.cluster.types = types
+        self.cluster.nodes.version += 1  # whatever could never fit may now
+        self.settle()
+
     def remove_node(self, node_id: str) -> None:
-        """What ran there is placed again, ahead of those that came later."""
-        workloads, groups, hurt = self.cluster.remove_node(self.cluster.nodes.get(node_id))
-        self._hurt.update({vcluster.cluster_id: vcluster for vcluster in hurt if vcluster.state == READY})
-        for workload in workloads:
-            self._wait(workload)
-            self.on_change(workload)
-        for group in groups:
-            self.waiting[group] = deque()
-            self.on_change(group)
+        """Remove a node. What ran there is placed again, ahead of those that came later."""
+        workloads, groups, degraded = self.cluster.remove_node(self.cluster.nodes.get(node_id))
+        self._degraded.update({vcluster.cluster_id: vcluster for vcluster in degraded if vcluster.state == READY})
+        lost: list[Workload | Group] = [*workloads, *groups]
+        for item in lost:
+            self.waiting.join(item)
+            self.on_change(item)
         self._repair()
         self._place_waiting()  # before the queue moves up: what was running comes before what has not started
         self.settle()
@@ -92,10 +101,10 @@ class Scheduler:
         line = self.waiting.get(request)
         # Behind an equal one that waits it waits too, unless placed work tells them apart by their labels.
         if (line is None or self.cluster.refusals) and self._try(workload):
-            if self._followers() or self.cluster.stirred:
+            if self.waiting.any_follows() or self.cluster.shares_moved:
                 self.settle()
             return workload
-        self._wait(workload)
+        self.waiting.join(workload)
         return workload
 
     def submit_group(self, group_id: str, request: GroupRequest) -> Group:
@@ -103,32 +112,53 @@ class Scheduler:
             self.cluster.tree.get(request.cluster)
         group = Group(group_id, request, self.next_order())
         if not self._try_group(group):
-            self.waiting[group] = deque()
-        elif self.cluster.stirred:
+            self.waiting.join(group)
+        elif self.cluster.shares_moved:
             self.settle()
         return group
 
     def finish(self, workload: Workload) -> None:
-        """It is done, or withdrawn while it waited."""
+        """End a workload, also one that waits. One that is neither placed nor waiting has ended already: nothing happens."""
         if workload.placed:
             self._release(workload)
             self.settle()
-            return
-        line = self.waiting[workload.request]
-        line.remove(workload)
-        if not line:
-            del self.waiting[workload.request]
+        else:
+            self.waiting.withdraw(workload)
 
     def fail(self, workload: Workload) -> None:
-        """It died and is placed again under today's rules, ahead of those that came later."""
+        """Place a workload again that died while it was placed, under today's rules and ahead of those that came later."""
         if workload.placed:
             self._release(workload)
             self.on_change(workload)
-            if self._try(workload):  # before the queue moves up: it was running
-                self.on_change(workload)
-            else:
-                self._wait(workload)
+            self._try_or_wait(workload)  # before the queue moves up: it was running
             self.settle()
+
+    def move(self, workload: Workload, node_id: str) -> None:
+        """Take over that a workload was observed to run on this node, wherever it was decided to: it is confirmed there."""
+        number = self.cluster.nodes.get(node_id).number
+        if not workload.placed:
+            self.waiting.withdraw(workload)
+        self.cluster.move(workload, number)
+        self._trim(workload.request.cluster)
+        self.settle()
+
+    def rehome(self, workload: Workload, request: Request) -> None:
+        """Let a workload go on under another request, in another virtual cluster or in none: where it is, if it is confirmed
+        there; else it is decided anew, or waits."""
+        if request.cluster is not None:
+            self.cluster.tree.get(request.cluster)
+        if workload.confirmed:
+            self.cluster.rehome(workload, request)
+            self.settle()
+            return
+        if workload.placed:
+            self._release(workload)
+            self.on_change(workload)
+        else:
+            self.waiting.withdraw(workload)
+        workload.request = request
+        self._try_or_wait(workload)
+        self.settle()
 
     def finish_group(self, group: Group) -> None:
         self.waiting.pop(group, None)
@@ -147,7 +177,7 @@ class Scheduler:
         tolerations: Tolerations | None = None,
         cluster_id: str | None = None,
     ) -> VCluster:
-        """Reserved now or queued; refused when its parent could never hold it."""
+        """Reserve or queue a virtual cluster and return it; raise when its parent could never hold it."""
         tree = self.cluster.tree
         tree.made += 1
         known_as = cluster_id or f"vc-{tree.made}"
@@ -155,24 +185,25 @@ class Scheduler:
         tree.add(vcluster)
         self.queue.append(vcluster)
         self.queue.sort(key=_rank)
-        self.cluster.stirred = False
+        self.cluster.shares_moved = False
         self._admit()
         if vcluster.state == QUEUED and not could_ever_reserve(self.cluster, vcluster):
             self.queue.remove(vcluster)
             tree.remove(vcluster)
             tree.made -= 1
             where = f"its parent {parent.cluster_id}" if parent else f"the cluster of {len(self.cluster.nodes.by_id)} nodes"
+            grown = " and all node types are at their maximum" if self.cluster.types is not None else ""
             raise InvalidVirtualClusterError(
-                f"the minimum of {show_amounts(vcluster.minimum())} can never fit {where}, even when nothing else runs: "
+                f"the minimum of {show_amounts(vcluster.minimum())} can never fit {where}, even when nothing else runs{grown}: "
                 "ask for less, or for smaller fixed-size nodes"
             )
-        if self.cluster.stirred:
+        if self.cluster.shares_moved:
             self.settle()
         return vcluster
 
     def enclose(self, group: GroupRequest, parent: VCluster, cluster_id: str) -> VCluster | None:
-        """A placement group inside a virtual cluster, as a cluster of its own. ``group`` has one option. It is reserved now or
-        not at all: nothing is queued."""
+        """Reserve a placement group inside a virtual cluster, as a cluster of its own, and return it; None when it does not fit
+        now. ``group`` has one option. Nothing is queued."""
         nodes = [FixedSizeNode(bundle.resources) for bundle in group.options[0]]
         spec = VirtualCluster(fixed_size_nodes=[FixedSizeNodes(nodes)])
         vcluster = VCluster(cluster_id, spec, parent, parent.priority, self.next_order(), parent.tolerations, group)
@@ -182,7 +213,8 @@ class Scheduler:
         return vcluster
 
     def destroy_cluster(self, vcluster: VCluster) -> list[Workload | Group]:
-        """Its children, its work, then itself; what of the work was ended."""
+        """End the children of a virtual cluster, its work, then itself; return the work that was ended. What a report confirmed
+        and has to go on is moved out before, with ``rehome``."""
         ended = self._destroy(vcluster)
         self.settle()
         return ended
@@ -191,19 +223,17 @@ class Scheduler:
         ended: list[Workload | Group] = []
         for child in list(vcluster.children.values()):
             ended += self._destroy(child)
-        for workload in [work for work in self.cluster.placed.values() if work.request.cluster == vcluster.cluster_id]:
+        for workload in list(self.cluster.in_cluster.get(vcluster.cluster_id, {}).values()):
             self.cluster.release(workload)
             ended.append(workload)
-        for entry in [entry for entry in self.waiting if _cluster_of(entry) == vcluster.cluster_id]:
-            ended.extend([entry] if isinstance(entry, Group) else self.waiting[entry])
-            del self.waiting[entry]
+        ended += self.waiting.end_cluster(vcluster.cluster_id)
         for group in [group for group in self.cluster.groups.values() if group.request.cluster == vcluster.cluster_id]:
             self.cluster.release_group(group)
             if group not in ended:
                 ended.append(group)
         if vcluster in self.queue:
             self.queue.remove(vcluster)
-        self._hurt.pop(vcluster.cluster_id, None)
+        self._degraded.pop(vcluster.cluster_id, None)
         dissolve(self.cluster, vcluster)
         if vcluster.parent is not None:
             self._trim(vcluster.parent.cluster_id)
@@ -215,18 +245,25 @@ class Scheduler:
         """Place whatever can be placed now."""
         self._repair()
         self._admit()
-        while self._place_waiting() and (self._followers() or self.cluster.stirred):
+        while self._place_waiting() and (self.waiting.any_follows() or self.cluster.shares_moved):
             self._admit()
 
+    def compact(self) -> NodeSet:
+        """Let idle shares lie on as few machines as possible, and place what finds room by that; return what they left."""
+        vacated = compact(self.cluster, staying_nodes(self.cluster))
+        if vacated:
+            self.settle()
+        return vacated
+
     def mend(self) -> None:
-        """Clusters that are remembered from before may have lost nodes meanwhile."""
+        """Repair clusters that are remembered from before and may have lost nodes meanwhile."""
         ready = [vcluster for vcluster in self.cluster.tree.clusters.values() if vcluster.state == READY]
-        self._hurt.update({vcluster.cluster_id: vcluster for vcluster in ready if not vcluster.whole})
+        self._degraded.update({vcluster.cluster_id: vcluster for vcluster in ready if not vcluster.whole})
         self.queue.sort(key=_rank)
         self.settle()
 
     def explain(self, item: Workload | Group | VCluster) -> Explanation:
-        """Why it waits; an empty reason when it does not."""
+        """Return why it waits; the reason is empty when it does not."""
         if isinstance(item, VCluster):
             rivals = [queued for queued in self.queue if queued.parent is item.parent]
             position = rivals.index(item) + 1 if item in rivals else 0
@@ -238,16 +275,20 @@ class Scheduler:
             return explain_group(self.cluster, item)
         return explain_request(self.cluster, item.request, item.labels, item.workload_id)
 
+    def _reserve(self, vcluster: VCluster) -> bool:
+        """Return whether a cluster that is queued or has lost nodes has everything now."""
+        return reserve(self.cluster, vcluster)
+
     def _repair(self) -> None:
-        for vcluster in sorted(self._hurt.values(), key=_rank):
-            if reserve(self.cluster, vcluster):
-                del self._hurt[vcluster.cluster_id]
+        for vcluster in self.degraded:
+            if self._reserve(vcluster):
+                del self._degraded[vcluster.cluster_id]
                 self._trim(vcluster.cluster_id)
                 self.on_change(vcluster)
 
     def _admit(self) -> None:
-        """Highest priority first, then first come; nobody overtakes one that needs the same resources and could still get
-        them, and one that can never fit as things are holds nobody up."""
+        """Reserve what is queued, highest priority first, then first come. Nobody overtakes one that needs the same resources
+        and could still get them; one that can never fit as things are holds nobody up."""
         passed_over: list[VCluster] = []
         waiting = list(self.queue)
         while waiting:
@@ -255,7 +296,7 @@ class Scheduler:
             if vcluster.parent is not None and vcluster.parent.state != READY:
                 continue
             held_up = any(self._holds_up(earlier, vcluster) for earlier in passed_over)
-            if held_up or not reserve(self.cluster, vcluster):
+            if held_up or not self._reserve(vcluster):
                 passed_over.append(vcluster)
                 continue
             self.queue.remove(vcluster)
@@ -274,12 +315,11 @@ class Scheduler:
         )
 
     def _place_waiting(self) -> bool:
-        """One pass over what waits, oldest first; whether anything was placed."""
+        """Try everything that waits once, oldest first. Return whether anything was placed."""
         placed = False
-        self.cluster.stirred = False
+        self.cluster.shares_moved = False
         hopeless: set[GroupRequest] = set()
-        ordered = [(_head(entry, line), entry) for entry, line in self.waiting.items()]
-        heap = [(order, index, entry) for index, (order, entry) in enumerate(sorted(ordered, key=lambda pair: pair[0]))]
+        heap = self.waiting.oldest_first()  # sorted, so a heap; a line comes again with its next
         while heap:
             _, index, entry = heapq.heappop(heap)
             if isinstance(entry, Group):
@@ -305,8 +345,9 @@ class Scheduler:
             self.on_change(workload)
         return placed
 
-    def _first_placeable(self, line: _Line) -> Workload | None:
-        """Equal requests fail alike, except where placed work tells them apart by their labels or ids."""
+    def _first_placeable(self, line: Line) -> Workload | None:
+        """Place the first of a line that can be and return it; None when none can. Equal requests fail alike, except where
+        placed work tells them apart by their labels or ids."""
         refusals = self.cluster.refusals
         by_id = bool(refusals.with_key((line[0].request.kind, ""), ACTOR_ID))
         tried = set()
@@ -324,12 +365,18 @@ class Scheduler:
         host = decide(self.cluster, workload.request, workload.labels, workload.workload_id)
         if host is None:
             return False
-        stirred, self.cluster.stirred = self.cluster.stirred, False
+        shares_moved, self.cluster.shares_moved = self.cluster.shares_moved, False
         self.cluster.place(workload, host)
-        if self.cluster.stirred:
+        if self.cluster.shares_moved:
             self._trim(workload.request.cluster)  # it grew: what lies idle elsewhere above the minimum goes back
-        self.cluster.stirred |= stirred
+        self.cluster.shares_moved |= shares_moved
         return True
+
+    def _try_or_wait(self, workload: Workload) -> None:
+        if self._try(workload):
+            self.on_change(workload)
+        else:
+            self.waiting.join(workload)
 
     def _try_group(self, group: Group) -> bool:
         request = group.request
@@ -344,29 +391,22 @@ class Scheduler:
         return False
 
     def _try_option(self, group: Group, option: int, space: VCluster | None) -> bool:
-        """Bundles of the same option that are placed already stay; for another option they make room."""
+        """Place a group with one of its options; return whether that went. Bundles of the same option that are placed already
+        stay; for another option they make room."""
         before, survivors = group.option, list(group.hosts)
         if survivors and before != option:
             self.cluster.release_group(group)
         taken = list(group.hosts) or [None] * len(group.request.options[option])
         hosts = attempt(self.cluster, space, group, option, taken).place()
         if hosts is not None:
-            self.cluster.stirred = False
+            self.cluster.shares_moved = False
             self.cluster.place_group(group, option, hosts)
-            if self.cluster.stirred:
+            if self.cluster.shares_moved:
                 self._trim(group.request.cluster)
             return True
         if survivors and before != option:
             self.cluster.restore_group(group, before, survivors)
         return False
-
-    def _wait(self, workload: Workload) -> None:
-        line = self.waiting.setdefault(workload.request, deque())
-        if line and line[-1].order > workload.order:
-            line.append(workload)
-            self.waiting[workload.request] = deque(sorted(line, key=lambda waiting: waiting.order))
-        else:
-            line.append(workload)
 
     def _release(self, workload: Workload) -> None:
         self.cluster.release(workload)
@@ -376,22 +416,11 @@ class Scheduler:
         if cluster_id is not None and self.trims:
             shares.trim(self.cluster, self.cluster.tree.get(cluster_id))
 
-    def _followers(self) -> bool:
-        return any(isinstance(entry, Request) and entry.follows for entry in self.waiting)
-
     def next_order(self) -> int:
         self._order += 1
         return self._order
 
 
 def _rank(vcluster: VCluster) -> tuple[int, int]:
-    """Highest priority first, then first come."""
+    """Return the place in the queue: highest priority first, then first come."""
     return -vcluster.priority, vcluster.order
-
-
-def _head(entry: _Entry, line: _Line) -> int:
-    return entry.order if isinstance(entry, Group) else line[0].order
-
-
-def _cluster_of(entry: _Entry) -> str | None:
-    return entry.request.cluster if isinstance(entry, Group) else entry.cluster

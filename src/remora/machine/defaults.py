@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from remora.machine.keys import ACCELERATOR_TYPE, DEFAULT_KEYS, MARKET_TYPE, NODE_GROUP, ON_DEMAND, SPOT, ZONE
+from remora.machine.label_keys import ACCELERATOR_TYPE, DEFAULT_KEYS, MARKET_TYPE, NODE_GROUP, ON_DEMAND, SPOT, ZONE
 
 # Ray turns these into labels itself, and lets RAY_OVERRIDE_LABELS win over every flag.
 _RAY_SETS = {"RAY_NODE_TYPE_NAME": NODE_GROUP, "RAY_NODE_MARKET_TYPE": MARKET_TYPE, "RAY_NODE_ZONE": ZONE}

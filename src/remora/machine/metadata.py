@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPDefaultErrorHandler, HTTPErrorProcessor, HTTPHandler, OpenerDirector, Request
 
 from remora.errors import InvalidLabelError
-from remora.machine.keys import MARKET_TYPE, ON_DEMAND, SPOT, ZONE
+from remora.machine.label_keys import MARKET_TYPE, ON_DEMAND, SPOT, ZONE
 from remora.model.labels import validate_label_value
 
 SWITCH = "REMORA_METADATA"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from remora.errors import InvalidInputError, InvalidResourceError
-from remora.machine.keys import NODE_GROUP
+from remora.machine.label_keys import NODE_GROUP
 from remora.machine.written import isolation_of, parse_node_labels
 from remora.model.labels import show_labels, validate_label_value
 from remora.model.resources import UNIT, show_amount

@@ -13,21 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PROC = Path("/proc")
+import psutil
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 _POLL_SECONDS = 0.05
 _KILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process of this boot, now or in the past."""
+    """One process of this boot, now or in the past; ``started`` in hundredths of a second since then."""
 
     pid: int
     started: int
 
     def is_alive(self) -> bool:
-        found = _stat(self.pid)
-        return found is not None and found[1] == self.started
+        return process(self.pid) == self
 
 
 @dataclass(frozen=True)
@@ -46,24 +48,30 @@ class Session:
 
 def process(pid: int) -> Process | None:
     """The process that has this pid now; a zombie is none."""
-    found = _stat(pid)
-    return None if found is None else Process(pid, found[1])
+    try:
+        return _identified(psutil.Process(pid))
+    except psutil.Error:
+        return None
 
 
 def by_session() -> dict[int, list[Process]]:
     """Everything that runs on this machine, by the session it is in."""
     found: dict[int, list[Process]] = {}
-    for pid in (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()):
-        stat = _stat(pid)
-        if stat is not None:
-            found.setdefault(stat[0], []).append(Process(pid, stat[1]))
+    for pid in psutil.pids():
+        seen = process(pid)
+        try:
+            session = os.getsid(pid)
+        except OSError:  # it has ended meanwhile
+            continue
+        if seen is not None and seen.is_alive():  # else the session may be that of another with the same pid
+            found.setdefault(session, []).append(seen)
     return found
 
 
 def boot_id() -> str:
     """Another after each boot: start times count from it."""
     try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return ""
 
@@ -103,12 +111,8 @@ def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
                 continue
 
 
-def _stat(pid: int) -> tuple[int, int] | None:
-    """Session and start time, in ticks since boot."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The name in parentheses may contain anything, parentheses too.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else (int(fields[3]), int(fields[19]))
+def _identified(found: psutil.Process) -> Process | None:
+    # Not by the time of day, which psutil adds: that of a process changes whenever somebody sets the clock.
+    with found.oneshot():
+        started = round((found.create_time() - psutil.boot_time()) * 100)
+        return None if found.status() in _ENDED else Process(found.pid, started)

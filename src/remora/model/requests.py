@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from remora.errors import InvalidStrategyError
+from remora.model.memo import Memo
 from remora.model.resources import EMPTY, Resources, to_units
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.strategies import ACTOR, DEFAULT, STAY, TASK, Affinity, parse_strategies
@@ -135,7 +136,32 @@ def parse_request(
     namespace: str = "default",
     virtual_cluster: str | None = None,
 ) -> Request:
-    """Options as users write them, as one canonical request; raises an InvalidInputError that names what is wrong."""
+    """Return options as users write them as one canonical request, the same one for equal options; raise an
+    InvalidInputError that names what is wrong."""
+    return _parse_or_recall(
+        kind,
+        resources,
+        label_selector,
+        fallback_strategy,
+        tolerations,
+        scheduling_strategy,
+        affinity,
+        namespace,
+        virtual_cluster,
+    )
+
+
+def _parse_request(
+    kind: str,
+    resources: Any,
+    label_selector: Any,
+    fallback_strategy: Any,
+    tolerations: Any,
+    scheduling_strategy: Any,
+    affinity: Any,
+    namespace: str,
+    virtual_cluster: str | None,
+) -> Request:
     if kind not in (ACTOR, TASK):
         raise InvalidStrategyError(f"the kind {kind!r} is not known: use 'actor' or 'task'")
     if not isinstance(namespace, str) or not namespace:
@@ -169,6 +195,9 @@ def parse_request(
         namespace=namespace,
         cluster=virtual_cluster,
     )
+
+
+_parse_or_recall = Memo(_parse_request)
 
 
 def parse_fallbacks(fallback_strategy: Any) -> tuple[LabelSelector, ...]:

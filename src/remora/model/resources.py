@@ -117,6 +117,10 @@ class Resources(Mapping[str, int]):
     def __add__(self, other: Amounts) -> Resources:
         return Resources({name: self.get(name, 0) + other.get(name, 0) for name in {*self, *other}})
 
+    def same_as(self, amounts: dict[str, int]) -> bool:
+        """Return whether a plain dictionary without zeros has exactly these amounts."""
+        return self._units == amounts
+
     def fits_in(self, amounts: Amounts) -> bool:
         return all(amounts.get(name, 0) >= units for name, units in self.pairs)
 

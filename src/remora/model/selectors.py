@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from remora.errors import InvalidSelectorError
 from remora.model.labels import validate_label_key
-from remora.model.operators import (
-    LabelMatchOperator,
-    check_values,
-    parse_condition,
-    parse_operator,
-    show_condition,
-)
+from remora.model.operators import LabelMatchOperator, check_values, parse_condition, parse_operator, show_condition
 from remora.model.query import parse_query
 
 

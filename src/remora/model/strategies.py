@@ -190,7 +190,7 @@ def node_affinity(expressions: Any, is_or_semantics: bool = False) -> NodeLabelA
 
 
 def handle_id(handle: Any) -> str:
-    """The id behind a handle: what the handle says of itself. The Ray seam teaches it to Ray's own."""
+    """The id behind a handle: what the handle says of itself. The live part teaches it to Ray's own."""
     for found in (handle, getattr(handle, "remora_id", None), getattr(handle, "workload_id", None)):
         if isinstance(found, str):
             return found

@@ -8,7 +8,7 @@ proposal's own walk-through: the third task waits); what they do not name (the C
 from __future__ import annotations
 
 import enum
-import importlib
+import functools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from remora.errors import InvalidResourceError, InvalidVirtualClusterError
 from remora.model.labels import RESERVED_PREFIX, Labels, parse_labels
+from remora.model.live_clusters import LiveClusters, live_clusters
 from remora.model.resources import EMPTY, Resources, from_units, show_amount
 
 VNODE_LABEL = "ray.io/vnode_id"
@@ -136,10 +137,19 @@ class VirtualCluster:
         object.__setattr__(self, "idle_seconds", _seconds(idle_seconds, "idle_seconds") or 0.0)
 
     def __enter__(self) -> VirtualCluster:
-        entered: VirtualCluster = _live().enter(self)
-        return entered
+        """Reserve it, and wait for that; inside, everything that this thread or coroutine submits runs in it."""
+        _live().enter(self)
+        return self
 
     def __exit__(self, *_: object) -> None:
+        _live().leave(self)
+
+    async def __aenter__(self) -> VirtualCluster:
+        """The same, and the event loop goes on while it waits."""
+        await _live().enter_async(self)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         _live().leave(self)
 
     @classmethod
@@ -157,19 +167,22 @@ class VirtualCluster:
                 ) from None
         return _build(spec, cls)
 
+    @functools.cached_property
+    def fixed_nodes(self) -> tuple[FixedSizeNode, ...]:
+        """Every fixed-size node, one set after the other: the order of the slots that a live cluster has for them."""
+        return tuple(node for nodes in self.fixed_size_nodes for node in nodes.nodes)
+
     def limit(self, name: str) -> int | None:
         """The most that the flexible part may have of a resource, in units; None when there is no limit."""
         if self.flexible_resource_max is not None:
             return self.flexible_resource_max.get(name)
-        if not self.flexible_resource_min and any(
-            name in node.resources for nodes in self.fixed_size_nodes for node in nodes.nodes
-        ):
+        if not self.flexible_resource_min and any(name in node.resources for node in self.fixed_nodes):
             return 0
         return None
 
     def names(self, name: str) -> bool:
         """Whether it says anything about a resource."""
-        fixed = (node.resources for nodes in self.fixed_size_nodes for node in nodes.nodes)
+        fixed = (node.resources for node in self.fixed_nodes)
         return any(name in amounts for amounts in (self.flexible_resource_min, self.flexible_resource_max or (), *fixed))
 
     def without_minimum(self) -> VirtualCluster:
@@ -180,9 +193,8 @@ class VirtualCluster:
     def relaxed(self) -> VirtualCluster:
         """Nothing reserved, and at most what it may have now: for what is left of it at the end."""
         fixed = EMPTY
-        for nodes in self.fixed_size_nodes:
-            for node in nodes.nodes:
-                fixed += node.resources
+        for node in self.fixed_nodes:
+            fixed += node.resources
         limits = {name: self.limit(name) for name in {*fixed, *(self.flexible_resource_max or ())}}
         most = {name: from_units(limit + fixed.get(name, 0)) for name, limit in limits.items() if limit is not None}
         return VirtualCluster(None, most or None)
@@ -218,9 +230,11 @@ def _to_dict(limits: Mapping[str, int]) -> dict[str, float]:
     return {name: from_units(units) for name, units in sorted(limits.items())}
 
 
-def _live() -> Any:
-    """The part that needs Ray, by name: values must not depend on it."""
-    return importlib.import_module("remora.ray_seam.clusters")
+def _live() -> LiveClusters:
+    live = live_clusters()
+    if live is None:
+        raise InvalidVirtualClusterError("this process is not attached: call remora.init() before `with VirtualCluster(...)`")
+    return live
 
 
 def _seconds(value: Any, of: str) -> float | None:

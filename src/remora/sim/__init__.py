@@ -4,6 +4,6 @@
 ``remora.kernel``, ``remora.model``, ``remora.errors``; matplotlib in ``plot`` alone.
 """
 
-from remora.sim.cluster import SimCluster
+from remora.sim.sim_cluster import SimCluster
 
 __all__ = ["SimCluster"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from remora.kernel.explain import Explanation
-from remora.kernel.tree import VCluster, VNode
-from remora.kernel.virtual_labels import labels_of
-from remora.kernel.workloads import Group, Workload
+from remora.kernel.explaining.explain import Explanation
+from remora.kernel.state.cluster_tree import VCluster, VNode
+from remora.kernel.state.virtual_labels import labels_of
+from remora.kernel.state.workloads import Group, Workload
 from remora.model.resources import from_units
 from remora.model.virtual_clusters import VirtualCluster
 
 if TYPE_CHECKING:
-    from remora.sim.cluster import SimCluster
+    from remora.sim.sim_cluster import SimCluster
 
 PLACED = "PLACED"
 PENDING = "PENDING"

@@ -5,6 +5,7 @@ Times are seconds of the virtual clock. An end of None means: still so when the 
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -45,6 +46,11 @@ class Steps:
 
     def __iter__(self) -> Iterator[tuple[float, int]]:
         return zip(self.times, self.values, strict=True)
+
+    def value_at(self, at: float) -> int:
+        """The value from that moment on."""
+        index = bisect.bisect_right(self.times, at)
+        return self.values[index - 1] if index else 0
 
     def area(self, until: float) -> float:
         """The value, summed over time."""
@@ -163,6 +169,35 @@ class NodeHistory:
 
 
 @dataclass(slots=True)
+class MachineEvent:
+    """Machines that were asked for, came or went; ``whom`` is for whom, or why."""
+
+    at: float
+    what: str
+    node_type: str
+    count: int
+    whom: str = ""
+
+
+@dataclass(slots=True)
+class Machines:
+    """The machines of one type over time: there, and on their way."""
+
+    node_type: str
+    cost: float | None = None
+    up: Steps = field(default_factory=Steps)
+    starting: Steps = field(default_factory=Steps)
+
+    def seconds(self, until: float) -> float:
+        """How long machines were there, added up."""
+        return self.up.area(until)
+
+    def spent(self, until: float) -> float | None:
+        """What they cost, where a cost is that of an hour."""
+        return None if self.cost is None else self.cost * self.seconds(until) / 3600
+
+
+@dataclass(slots=True)
 class Happening:
     """One event of the scenario, and what came of it."""
 
@@ -185,3 +220,5 @@ class Run:
     nodes: dict[str, NodeHistory] = field(default_factory=dict)
     happenings: list[Happening] = field(default_factory=list)
     waiting: Steps = field(default_factory=Steps)
+    machines: dict[str, Machines] = field(default_factory=dict)
+    machine_events: list[MachineEvent] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A picture of a run: how full each node was over time, and how much waited.
+"""A picture of a run: how full each node was over time, how many machines there were, and how much waited.
 
 Up to 40 nodes have a lane each, in which every piece of work is a block as high as its share of the node; more become a
 heat map. matplotlib is an optional extra, so only this module imports it, and only when a picture is asked for.
@@ -53,16 +53,22 @@ def plot(run: Run, path: str | Path) -> None:
     lanes = len(run.nodes) <= MOST_LANES
     lane = min(max(6.0 / max(len(run.nodes), 1), 0.34), 0.85)
     body = max(lane * len(run.nodes), 1.2) if lanes else 5.4
-    height = body + 3.0
+    below = (1.3, 1.3) if run.machines else (1.3,)
+    height = body + 1.7 * len(below) + 1.3
     with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, "svg.hashsalt": "remora"}):
         figure = Figure(figsize=(11, height), dpi=130, facecolor=_PAPER)
         FigureCanvasAgg(figure)
-        upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (body, 1.3)})
-        figure.subplots_adjust(left=0.1, right=0.97, top=1 - 1.0 / height, bottom=0.55 / height, hspace=0.3 / height)
+        upper, *others = figure.subplots(1 + len(below), 1, sharex=True, gridspec_kw={"height_ratios": (body, *below)})
+        lower = others[-1]
+        figure.subplots_adjust(
+            left=0.1, right=0.97, top=1 - 1.0 / height, bottom=0.55 / height, hspace=(0.9 if run.machines else 0.3) / height
+        )
         if lanes:
             _draw_lanes(upper, run)
         else:
             _draw_heat(figure, upper, run)
+        if run.machines:
+            _draw_machines(others[0], run)
         _draw_waiting(lower, run)
         figure.text(0.1, 1 - 0.42 / height, run.scenario, fontsize=14, color=_INK, fontweight="bold")
         figure.text(0.1, 1 - 0.65 / height, _subtitle(run), fontsize=9, color=_FAINT)
@@ -299,6 +305,46 @@ def _draw_waiting(axes: Any, run: Run) -> None:
     axes.set_axisbelow(True)
     for side in axes.spines.values():
         side.set_visible(False)
+
+
+def _draw_machines(axes: Any, run: Run) -> None:
+    """How many machines of each type are there, on top of each other, and above them those on their way."""
+    end = _end(run)
+    moments = sorted(
+        {0.0, end, *(at for each in run.machines.values() for steps in (each.up, each.starting) for at in steps.times)}
+    )
+    base = [0.0] * len(moments)
+    for index, each in enumerate(run.machines.values()):
+        top = [low + each.up.value_at(at) for low, at in zip(base, moments, strict=True)]
+        colour = _COLOURS[-1 - index % len(_COLOURS)]  # not those of the work, which stands above
+        axes.fill_between(moments, base, top, step="post", color=colour, alpha=0.75, lw=0, label=_short(each.node_type, 20))
+        base = top
+    coming = [
+        low + sum(each.starting.value_at(at) for each in run.machines.values()) for low, at in zip(base, moments, strict=True)
+    ]
+    axes.fill_between(
+        moments, base, coming, step="post", facecolor="none", edgecolor=_FAINT, hatch="///", lw=0, label="starting"
+    )
+    axes.set_ylim(0, max(*coming, 1) * 1.2)
+    axes.set_ylabel("machines", color=_INK)
+    axes.yaxis.get_major_locator().set_params(integer=True, nbins=4)
+    axes.tick_params(axis="both", length=0, colors=_INK, labelbottom=False)
+    axes.grid(axis="both", color=_GRID, lw=0.8)
+    axes.set_axisbelow(True)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=6,
+        frameon=False,
+        fontsize=8.5,
+        handlelength=1,
+        handleheight=1,
+        columnspacing=1.2,
+        labelcolor=_INK,
+        borderaxespad=0.1,
+    )
 
 
 def _note_events(axes: Any, run: Run, end: float) -> None:

@@ -13,6 +13,8 @@ The keys of ``to_dict``; times are seconds of the virtual clock, null means "sti
     nodes[]                                 id, total, up[] {from, to}, use {resource: {mean, peak, steps[] [at, amount]}}
     events[]                                at, what, refusal
     waiting[]                               [at, how many wait from then on]
+    machines[]                              type, cost (of an hour), started, most, hours, spent, up[] [at, how many are there],
+                                            starting[] [at, how many are on their way], events[] {at, what, count, whom}
 
 A wait that has not ended counts up to the end of the run. ``wait`` is over everything that was submitted and not refused.
 """
@@ -25,8 +27,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from remora.kernel.tree import DESTROYED
+from remora.kernel.state.cluster_tree import DESTROYED
 from remora.model.resources import from_units, show_amount
+from remora.sim.autoscaling import ASKED
 from remora.sim.history import (
     FINISHED,
     REFUSED,
@@ -35,6 +38,8 @@ from remora.sim.history import (
     ClusterHistory,
     ClusterStep,
     History,
+    MachineEvent,
+    Machines,
     NodeHistory,
     Run,
     Share,
@@ -69,6 +74,7 @@ def to_dict(run: Run) -> dict[str, Any]:
         "nodes": [_node(node, run.ended) for node in run.nodes.values()],
         "events": [{"at": item.at, "what": item.what, "refusal": item.refusal} for item in run.happenings],
         "waiting": [[at, count] for at, count in run.waiting],
+        "machines": [_machines(run, machines) for machines in run.machines.values()],
     }
 
 
@@ -102,6 +108,8 @@ def tables(run: Run, most: int = MOST_ROWS) -> list[Table]:
     use = [row for node in nodes[:most] for row in _use_rows(node, run.ended)]
     found = [
         _cut("What happened to the cluster", ("At", "What"), _event_rows(run), most),
+        _cut("Machines", ("Type", "Started", "Most", "Hours", "Cost"), _machine_rows(run), most),
+        _cut("Machines over time", ("At", "Type", "What", "How many", "Who"), _machine_event_rows(run), most),
         _cut("Virtual clusters", ("At", "Cluster", "State", "Virtual nodes: free of total"), _cluster_rows(run), most),
         _cut("Who ran where", ("Work", "On", "From", "To", ""), _stay_rows(run), most),
         _cut("What waited, and why", ("Work", "Waited", "Why"), _wait_rows(run), most),
@@ -125,6 +133,12 @@ def headline(run: Run) -> list[str]:
             f"wait: mean {seconds(wait['mean'])}, p95 {seconds(wait['p95'])}, max {seconds(wait['max'])}; "
             f"at most {peak['count']:,} waited at once, at {seconds(peak['at'])}"
         )
+    if run.machines:
+        hours = sum(machines.seconds(run.ended) for machines in run.machines.values()) / 3600
+        spent = [machines.spent(run.ended) for machines in run.machines.values()]
+        costs = "" if None in spent else f", cost {sum(each or 0.0 for each in spent):,.2f}"
+        started = sum(event.count for event in run.machine_events if event.what == ASKED)
+        lines.append(f"{_count(started, 'machine')} started, {hours:,.2f} machine hours{costs}")
     return lines
 
 
@@ -143,6 +157,22 @@ def _cut(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], 
 def _event_rows(run: Run) -> Iterable[tuple[str, ...]]:
     for item in run.happenings:
         yield seconds(item.at), item.what + (f" (refused: {item.refusal})" if item.refusal else "")
+
+
+def _machine_rows(run: Run) -> Iterable[tuple[str, ...]]:
+    for machines in run.machines.values():
+        facts = _machines(run, machines)
+        spent = "" if facts["spent"] is None else f"{facts['spent']:,.2f}"
+        yield machines.node_type, f"{facts['started']:,}", f"{facts['most']:,}", f"{facts['hours']:,.2f}", spent
+
+
+def _machine_event_rows(run: Run) -> Iterable[tuple[str, ...]]:
+    """Of one moment, machines of a type that came or went stand together."""
+    alike: dict[tuple[float, str, str], list[MachineEvent]] = {}
+    for event in run.machine_events:
+        alike.setdefault((event.at, event.what, event.node_type), []).append(event)
+    for (at, what, node_type), events in alike.items():
+        yield seconds(at), node_type, what, f"{sum(event.count for event in events):,}", _listed(event.whom for event in events)
 
 
 def _stay_rows(run: Run) -> Iterable[tuple[str, ...]]:
@@ -286,6 +316,22 @@ def _step(step: ClusterStep) -> dict[str, Any]:
             }
             for share in step.shares
         ],
+    }
+
+
+def _machines(run: Run, machines: Machines) -> dict[str, Any]:
+    events = [event for event in run.machine_events if event.node_type == machines.node_type]
+    spent = machines.spent(run.ended)
+    return {
+        "type": machines.node_type,
+        "cost": machines.cost,
+        "started": sum(event.count for event in events if event.what == ASKED),
+        "most": max(machines.up.values, default=0),
+        "hours": round(machines.seconds(run.ended) / 3600, 6),
+        "spent": None if spent is None else round(spent, 6),
+        "up": [[at, count] for at, count in machines.up],
+        "starting": [[at, count] for at, count in machines.starting],
+        "events": [{"at": event.at, "what": event.what, "count": event.count, "whom": event.whom} for event in events],
     }
 
 

@@ -6,10 +6,14 @@
     placement_groups: [{at: 5, name: gang, bundles: [{CPU: 1}], strategy: PACK}]
     virtual_clusters: [{at: 0, name: job-1, spec: {flexible_resource_min: {CPU: 2}}, priority: 0, lasts: 30}]
     events:           [{at: 9, remove_node: n1-0}, {at: 9, taint: {node: n1-1, taints: {broken: "true"}}}]
+    node_types:       {gpu: {resources: {CPU: 8, GPU: 1}, max_workers: 4, start_seconds: 60, idle_seconds: 300}}
+    max_workers: 10
     until: 100
 
 ``runs_for`` counts from the placement, and again after a failure; a virtual cluster ``lasts`` from when it is READY. What
-happens at one moment happens in this order: work ends, events, virtual clusters, placement groups, arrivals.
+happens at one moment happens in this order: work ends, events, virtual clusters, placement groups, arrivals. With
+``node_types`` machines are started for what has waited for ``scale_every`` seconds, join after ``start_seconds``, and end after
+``idle_seconds`` with nothing on them.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import yaml
 
 from remora.errors import InvalidScenarioError
 from remora.model.labels import parse_label_keys, parse_labels
+from remora.model.node_types import NodeTypes, parse_node_types
 from remora.model.taints import parse_taints
 from remora.sim.entries import (
     CLUSTER_KEYS,
@@ -51,8 +56,13 @@ _KEYS = (
     "placement_groups",
     "virtual_clusters",
     "events",
+    "node_types",
+    "max_workers",
+    "scale_every",
     "until",
 )
+SCALE_EVERY = 1.0
+"""How often the machines are looked at, in seconds, which is also how long demand has to stand before one is started for it."""
 ACTIONS = ("add_node", "remove_node", "taint", "untaint", "label", "unlabel", "fail")
 _EVENT = "{at: 9, remove_node: n1}"
 
@@ -83,6 +93,8 @@ class Scenario:
     placement_groups: tuple[Entry[GroupOptions], ...]
     virtual_clusters: tuple[Entry[ClusterOptions], ...]
     events: tuple[Event, ...]
+    types: NodeTypes | None = None
+    scale_every: float = SCALE_EVERY
 
 
 def shipped() -> dict[str, str]:
@@ -133,6 +145,10 @@ def with_seed(scenario: Scenario, seed: int) -> Scenario:
     return replace(scenario, seed=seed)
 
 
+def with_types(scenario: Scenario, types: NodeTypes) -> Scenario:
+    return replace(scenario, types=types)
+
+
 def _read(value: Any, name: str) -> Scenario:
     fields = Fields(value, "", _KEYS, "{nodes: [{id: n1, resources: {CPU: 4}}], arrivals: [{name: t, resources: {CPU: 1}}]}")
     nodes = [
@@ -158,7 +174,21 @@ def _read(value: Any, name: str) -> Scenario:
             for path, entry in fields.items("virtual_clusters", f"[{cluster}]")
         ),
         events=tuple(event for path, entry in fields.items("events", f"[{_EVENT}]") for event in _read_events(entry, path)),
+        types=_read_types(fields),
+        scale_every=fields.seconds("scale_every", SCALE_EVERY, above_zero=True),
     )
+
+
+def _read_types(fields: Fields) -> NodeTypes | None:
+    if not fields.has("node_types"):
+        if fields.has("max_workers"):
+            raise fields.fail("max_workers", "limits nothing without node_types", "10, with node_types: {web: ...}")
+        return None
+    with at_path("node_types"):
+        found = parse_node_types({"node_types": fields.raw("node_types"), "max_workers": fields.raw("max_workers")})
+    if found.problems:
+        raise InvalidScenarioError(found.problems[0])
+    return found
 
 
 def _read_events(value: Any, path: str) -> list[Event]:
@@ -217,7 +247,7 @@ def _check_names(scenario: Scenario) -> None:
     for event in scenario.events:
         if event.action == "fail":
             _check_known(event.path, "workload", event.subject, workloads)
-        elif event.node is None:
+        elif event.node is None and not _is_machine(scenario, event.subject):
             _check_known(event.path, "node", event.subject, nodes)
     for entry in scenario.virtual_clusters:
         for index in {0, entry.count - 1}:
@@ -234,6 +264,12 @@ def _check_names(scenario: Scenario) -> None:
                 for mates in options.strategies.mates:
                     for name in mates.names:
                         _check_known(mates.path, "workload", name, workloads)
+
+
+def _is_machine(scenario: Scenario, name: str) -> bool:
+    """Return whether that is what a machine will be called that is started."""
+    node_type, _, number = name.rpartition("-")
+    return scenario.types is not None and node_type in scenario.types and number.isdigit()
 
 
 def _names(entries: Iterable[Entry[Any]]) -> Iterable[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from remora.sim.cluster import SimCluster
+from remora.sim.sim_cluster import SimCluster
 
 
 @dataclass(frozen=True)

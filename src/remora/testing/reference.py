@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remora.kernel.cluster import Cluster
-from remora.kernel.load import CALM_STEPS
-from remora.kernel.nodes import Node
-from remora.model.groups import Bundle
+from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.load import CALM_STEPS
+from remora.kernel.state.node_table import Node
 from remora.model.labels import ACTOR_ID, Labels
 from remora.model.requests import NodeClass, Request
 from remora.model.resources import Resources
@@ -30,9 +29,18 @@ def decide_by_brute_force(cluster: Cluster, request: Request, labels: Labels = (
         ]
         if fitting:
             return min(fitting, key=lambda node: rank(cluster, request, node)).node_id
-        if any(request.demand.fits_in(node.total) for node in nodes):
+        if any(request.demand.fits_in(node.total) for node in [*nodes, *_startable(cluster, choice)]):
             return None
     return None
+
+
+def _startable(cluster: Cluster, choice: NodeClass) -> list[Node]:
+    """An empty node of each type that may be started and that the choice admits."""
+    table = cluster.types
+    if table is None:
+        return []
+    found = [node for node in table.templates.nodes.by_id.values() if node.node_id not in table.resting]
+    return [node for node in found if table.types.get(node.node_id).most != 0 and admits(choice, node)]  # type: ignore[union-attr]
 
 
 def admits(choice: NodeClass, node: Node) -> bool:
@@ -109,7 +117,3 @@ def rank(cluster: Cluster, request: Request, node: Node) -> tuple[Any, ...]:
         step = 0
     spare_gpu = "GPU" not in request.demand and node.total.get("GPU", 0) > 0
     return (-wishes, spare_gpu, step, (node.number - start) % size)
-
-
-def _resources(bundle: Bundle) -> Resources:
-    return bundle.resources

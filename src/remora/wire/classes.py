@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,15 +12,14 @@ from remora.model.requests import NodeClass, Request, class_id_of
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.taints import Tolerations
+from remora.wire.keys import CLUSTERS
+from remora.wire.timing import IDLE_SECONDS as IDLE_SECONDS
 from remora.wire.tokens import OF_CLUSTER, TASKS
-
-IDLE_SECONDS = 90.0
-"""A class that nobody uses or mentions for this long is no longer offered; clients mention what they use more often."""
 
 
 def cluster_key(cluster_id: str) -> str:
     """Where a virtual cluster is remembered; its spec is there for whoever works in it."""
-    return f"vc/{cluster_id}"
+    return CLUSTERS.key(cluster_id)
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,22 @@ class ClassSpec:
         choices = tuple(replace(choice, tolerations=_also(choice.tolerations, keys)) for choice in self.choices)
         return replace(self, choices=choices)
 
-    def encode(self) -> bytes:
+    def to_body(self) -> dict[str, Any]:
+        """Return the class in plain values."""
         choices = [choice.canonical() for choice in self.choices]
-        body = {"choices": choices, "demand": dict(self.demand), "cluster": self.cluster, "takers": self.takers}
-        return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+        return {"choices": choices, "demand": dict(self.demand), "cluster": self.cluster, "takers": self.takers}
+
+    @classmethod
+    def of_body(cls, body: Mapping[str, Any]) -> ClassSpec:
+        choices = tuple(choice_from(*parts) for parts in body["choices"])
+        return cls(choices, Resources(body["demand"]), body["cluster"], body.get("takers", TASKS))
+
+    def encode(self) -> bytes:
+        return json.dumps(self.to_body(), separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> ClassSpec:
-        body = json.loads(data)
-        choices = tuple(choice_from(*parts) for parts in body["choices"])
-        return cls(choices, Resources(body["demand"]), body["cluster"], body.get("takers", TASKS))
+        return cls.of_body(json.loads(data))
 
     def describe(self) -> str:
         """As people read it: ``zone=a, tolerates gpu_node``."""

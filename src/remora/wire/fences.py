@@ -5,31 +5,40 @@ the workers looks here before it starts anything, and hands on what is fenced.
 
 *Full* are virtual clusters of which more runs than may, because a worker came back from waiting, or because a minimum is owed
 to somebody else: what wants to start there asks the controller first.
+
+Every worker imports this when it starts, and most never see a fence: what reads one is imported with the first.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-FENCE_SECONDS = 0.25
-"""A worker trusts what it read for this long; a fence holds for certain this long after it was written. While work flows, every
-node asks about as often, so this is what the cluster pays for how soon a taint holds on a full node."""
+from remora.wire.timing import FENCE_SECONDS, RENEW_SECONDS, TOLD_SECONDS
 
-TOLD_SECONDS = 1.5 * FENCE_SECONDS
-"""So long after a fence was written every worker has read it, or will before it starts anything."""
-
-RENEW_SECONDS = 2.0
-"""How often a worker that waits, and has given its share back meanwhile, says so."""
+__all__ = [
+    "ELSEWHERE",
+    "FENCE_SECONDS",
+    "GO",
+    "LATER",
+    "OPEN",
+    "RENEW_SECONDS",
+    "ROOT",
+    "TOLD_SECONDS",
+    "Fence",
+    "fence_key",
+    "read_fence",
+    "write_fence",
+]
 
 
 def fence_key(node_id: str) -> str:
     return f"fence/{node_id}"
 
 
-GO, ELSEWHERE = "go", "elsewhere"
-"""What whoever stands in line is told: to go on; or that there will be no room here, so that it is submitted once more."""
+GO, ELSEWHERE, LATER = "go", "elsewhere", "later"
+"""What whoever waits for admission is told: to go on; that there will be no room here, so that it is submitted once more; to
+ask again in a while, because too many wait to keep the question of each."""
 
 
 class Fence(NamedTuple):
@@ -43,11 +52,15 @@ ROOT = "root"
 
 
 def write_fence(classes: Iterable[str], full: Iterable[str] = ()) -> bytes:
-    return json.dumps([sorted(classes), sorted(full)]).encode()
+    from remora.wire.keys import FENCES, FenceEntry
+
+    return FENCES.write(FenceEntry(sorted(classes), sorted(full)))
 
 
 def read_fence(data: bytes | None) -> Fence:
     if not data:
         return OPEN
-    classes, full = json.loads(data)
-    return Fence(frozenset(classes), frozenset(full))
+    from remora.wire.keys import FENCES
+
+    entry = FENCES.read(data)
+    return Fence(frozenset(entry.classes), frozenset(entry.full))

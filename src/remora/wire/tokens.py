@@ -20,7 +20,8 @@ _BUNDLE = "bundle_group_"
 OF_CLUSTER = "."
 """Between a virtual cluster and a class of it, in the name of the class."""
 
-_OF_GROUP = "+"
+OF_GROUP = "+"
+"""Between a virtual cluster, the number of a placement group in it and the index of a bundle, in the name of a share."""
 
 TASKS, ACTORS, GROUPS = "", "actors", "groups"
 """Who takes the token of a class. What one gives back on a node that no longer accepts it, its raylet hands on at once: a task
@@ -77,30 +78,36 @@ def share_of_token(name: str) -> tuple[str, str] | None:
     return owner, resource
 
 
-def berth_id(cluster_id: str, number: int) -> str:
+def group_share_id(cluster_id: str, number: int) -> str:
     """What a placement group has of a virtual cluster is called so."""
-    return f"{cluster_id}{_OF_GROUP}{number}"
+    return f"{cluster_id}{OF_GROUP}{number}"
 
 
-def bundle_id(berth: str, index: int) -> str:
+def bundle_id(group_share: str, index: int) -> str:
     """Who owns the share of one of its bundles."""
-    return f"{berth}{_OF_GROUP}{index}"
+    return f"{group_share}{OF_GROUP}{index}"
 
 
 def counts_for(owner: str) -> str:
-    """The virtual cluster, or the berth of a placement group, that the owner of a share belongs to."""
-    cluster, *group = (cluster_of_class(owner) or owner).split(_OF_GROUP)
-    return _OF_GROUP.join([cluster, *group[:1]])
+    """The virtual cluster, or the share of a placement group in one, that the owner of a share belongs to."""
+    cluster, *group = (cluster_of_class(owner) or owner).split(OF_GROUP)
+    return OF_GROUP.join([cluster, *group[:1]])
 
 
 def works_in(owner: str) -> str:
     """The virtual cluster whose work uses the share of an owner: in a placement group runs that of the one around it."""
-    return (cluster_of_class(owner) or owner).partition(_OF_GROUP)[0]
+    return (cluster_of_class(owner) or owner).partition(OF_GROUP)[0]
 
 
 def is_part(owner: str) -> bool:
     """Whether a share stands beside that of its virtual cluster, as the part that a class selects, and not in the sums."""
     return cluster_of_class(owner) is not None
+
+
+def part_in(names: Iterable[str]) -> str:
+    """Return the part of a virtual cluster that work selects which holds these; empty where it selects none."""
+    owners = (found[0] for name in names if (found := share_of_token(name)) is not None)
+    return next((owner for owner in owners if is_part(owner)), "")
 
 
 def is_token(name: str) -> bool:
@@ -143,8 +150,14 @@ def cluster_of_work(resources: Iterable[str]) -> str | None:
 
 
 def hold_name(node_id: str, number: int) -> str:
-    """The name of a placement group that keeps tokens from others: nobody's work."""
-    return f"{_HOLD}{node_id[:16]}-{number}"
+    """The name of a placement group that keeps tokens from others: nobody's work. Ids of nodes may begin alike, and a name is
+    one group's in the whole cluster."""
+    return f"{_HOLD}{node_id}-{number}"
+
+
+def signal_name(signal_id: str) -> str:
+    """The name of a placement group that tells others that one which waited is there: nobody's work either."""
+    return f"{_HOLD}signal-{signal_id[:16]}"
 
 
 def is_hold(name: str) -> bool:

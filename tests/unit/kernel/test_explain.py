@@ -15,8 +15,14 @@ from remora import (
     label_not_in,
     node_affinity,
 )
-from remora.kernel.amend import amend
-from remora.kernel.placement import decide
+from remora.kernel.explaining.explain_clusters import explain_cluster
+from remora.kernel.explaining.explain_groups import explain_group
+from remora.kernel.placing.amend import amend
+from remora.kernel.placing.placement import decide
+from remora.kernel.state.cluster_tree import VCluster
+from remora.kernel.state.workloads import Group
+from remora.model.groups import parse_group
+from remora.model.taints import Tolerations
 from remora.testing.builders import make_cluster, make_node, make_nodes
 
 NO_CATS = actor_affinity(label_not_in("type", ["cat"], False))
@@ -253,3 +259,63 @@ def test_what_would_help_on_most_nodes_comes_first():
         "drop the anti-affinity to actors with type in (cat)",
         "tolerate gpu_node",
     ]
+
+
+def _queued(spec, parent=None):
+    return VCluster("vc-9", spec, parent, 0, 9, Tolerations())
+
+
+def test_a_flexible_minimum_that_is_free_is_about_to_be_reserved():
+    c = make_cluster(make_nodes(2))
+    why = explain_cluster(c.scheduler.cluster, _queued(VirtualCluster(flexible_resource_min={"CPU": 3})), 1, None)
+    assert why.reason == "position 1 in the queue: in the cluster 3 CPU free: it is about to be reserved"
+    assert (why.case, why.suggestions) == ("fits", ())
+
+
+def test_fixed_size_nodes_that_are_free_in_sum_only_are_not_laid_out_as_asked():
+    c = make_cluster(make_nodes(2))
+    for _ in range(2):
+        c.submit("task", resources={"CPU": 1}, scheduling_strategy="SPREAD")
+    spec = {"fixed_size_nodes": [{"nodes": [{"resources": {"CPU": 4}}]}]}
+    assert c.create_virtual_cluster(spec).reason == (
+        "position 1 in the queue: in the cluster 4 CPU free, but not laid out as asked"
+    )
+
+
+def test_a_flexible_minimum_that_lies_in_several_virtual_nodes_of_its_parent_says_so():
+    c = make_cluster(make_node("n1").cpu(2).gpu(2))
+    sizes = [{"CPU": 1, "GPU": 1}, {"CPU": 1}, {"GPU": 1}]
+    parent = c.create_virtual_cluster(
+        {
+            "fixed_size_nodes": [{"nodes": [{"resources": size} for size in sizes]}],
+            "flexible_resource_max": {"CPU": 0, "GPU": 0},
+        }
+    )
+    c.submit("task", resources={"CPU": 1, "GPU": 1}, virtual_cluster=parent)
+    child = c.create_virtual_cluster({"flexible_resource_min": {"CPU": 1, "GPU": 1}}, parent)
+    assert child.reason == (
+        f"position 1 in the queue: in {parent.cluster_id} 1 CPU and 1 GPU free, but in virtual nodes whose resources "
+        "can not be joined: all that a share has on a node comes from one of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bundles", "strategy", "want"),
+    [
+        (2, "STRICT_SPREAD", "it fits on n1, n2: Ray is about to reserve it"),
+        (2, "PACK", "it fits on n1: Ray is about to reserve it"),
+        (5, "STRICT_SPREAD", "it fits on n1, n2, n3 and 2 more: Ray is about to reserve it"),
+    ],
+)
+def test_a_group_that_fits_is_not_said_to_lack_anything(bundles, strategy, want):
+    c = make_cluster(make_nodes(5))
+    why = explain_group(c.scheduler.cluster, Group("pg", parse_group([{"CPU": 1}] * bundles, strategy)))
+    assert (why.reason, why.case, why.suggestions) == (want, "fits", ())
+
+
+def test_a_group_that_fits_but_for_one_lost_bundle_says_where_that_goes():
+    c = make_cluster(make_nodes(3))
+    cluster = c.scheduler.cluster
+    group = c.scheduler.submit_group("pg", parse_group([{"CPU": 1}] * 2, "STRICT_SPREAD"))
+    cluster.remove_node(cluster.nodes.get("n2"))
+    assert explain_group(cluster, group).reason == "it fits on n1, n3: Ray is about to reserve it"

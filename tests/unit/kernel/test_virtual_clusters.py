@@ -14,7 +14,7 @@ from remora import (
     NodeAffinitySchedulingStrategy,
     VirtualCluster,
 )
-from remora.sim.cluster import SimVirtualCluster
+from remora.sim.sim_cluster import SimVirtualCluster
 from remora.testing.builders import make_cluster, make_node, make_nodes
 
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from remora.errors import InvalidInputError, RemoraError
-from remora.machine import local, state
+from remora.machine import local_ray, state
 from remora.machine.nodes_file import LocalNode
 from remora.machine.processes import Process, Session, boot_id, process, stop
 
@@ -59,10 +60,10 @@ class Machine:
         return {path.name: f"id of {path.name}" for path in self.alive_folder.iterdir()}
 
     def up(self, *names: str) -> tuple[state.LocalCluster, dict[str, str]]:
-        return local.up([node(name) for name in names], self.environ, self.alive, self.told.append)
+        return local_ray.up([node(name) for name in names], self.environ, self.alive, self.told.append)
 
     def down(self) -> state.LocalCluster | None:
-        return local.down(self.environ, self.told.append)
+        return local_ray.down(self.environ, self.told.append)
 
     def saved(self) -> state.LocalCluster | None:
         return state.load(state.home(self.environ))
@@ -72,7 +73,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     script = tmp_path / "ray.py"
     script.write_text(PRETEND, encoding="utf-8")
-    monkeypatch.setattr(local, "ray_command", lambda: [sys.executable, str(script)])
+    monkeypatch.setattr(local_ray, "ray_command", lambda: [sys.executable, str(script)])
     # A Popen that is collected while its process runs says so; here that is the point.
     monkeypatch.setattr(subprocess.Popen, "__del__", lambda self: None)
     made = Machine(tmp_path)
@@ -142,7 +143,7 @@ def test_a_home_that_cannot_be_written_is_a_clear_mistake(machine: Machine) -> N
 
 
 def test_a_node_that_is_never_alive_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "START_SECONDS", 0.5)
+    monkeypatch.setattr(local_ray, "START_SECONDS", 0.5)
     monkeypatch.setattr(machine, "alive", lambda address: {})
     with pytest.raises(RemoraError, match="the node 'a' did not start"):
         machine.up("a", "b")
@@ -162,7 +163,7 @@ def test_an_interrupt_stops_what_was_started(machine: Machine, monkeypatch: pyte
 
 
 def test_a_stubborn_node_is_ended_all_the_same(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_STOP_SECONDS", 0.3)
+    monkeypatch.setattr(local_ray, "_STOP_SECONDS", 0.3)
     cluster, _ = machine.up("stubborn")
     machine.down()
     assert living(cluster) == []
@@ -199,6 +200,14 @@ def test_a_process_that_is_not_ours_is_left_alone(machine: Machine, change: str)
         other.wait()
 
 
+def test_a_process_is_the_same_after_somebody_has_set_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = process(os.getpid())
+    assert before is not None
+    booted = psutil.boot_time()
+    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: booted + 3600)
+    assert before.is_alive()
+
+
 def test_only_one_command_at_a_time(machine: Machine) -> None:
     with state.alone(state.home(machine.environ)), pytest.raises(InvalidInputError, match="is at work"):
         machine.up("a")
@@ -222,11 +231,11 @@ def test_the_home_follows_the_environment() -> None:
 
 
 def test_nodes_inherit_no_address_and_users_settings_win() -> None:
-    found = local.node_environment({"RAY_ADDRESS": "h:1", "RAY_health_check_period_ms": "9", "A": "b"})
+    found = local_ray.node_environment({"RAY_ADDRESS": "h:1", "RAY_health_check_period_ms": "9", "A": "b"})
     assert "RAY_ADDRESS" not in found
     assert (found["RAY_health_check_period_ms"], found["A"]) == ("9", "b")
-    assert local.node_environment({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "x"})["RAY_AUTH_MODE"] == "disabled"
-    assert local.node_environment({"RAY_AUTH_TOKEN": "x"})["RAY_AUTH_MODE"] == "token"
+    assert local_ray.node_environment({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "x"})["RAY_AUTH_MODE"] == "disabled"
+    assert local_ray.node_environment({"RAY_AUTH_TOKEN": "x"})["RAY_AUTH_MODE"] == "token"
 
 
 def running(machine: Machine) -> bool:

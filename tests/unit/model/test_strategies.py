@@ -1,6 +1,7 @@
 """Strategies: every spelling of the seeds 001 and 003, typed as there, with Python's False."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -300,3 +301,9 @@ def test_softness_of_a_pin_is_true_or_false():
 
 def test_the_owners_are_actor_task_and_node():
     assert (ACTOR, TASK, NODE) == ("actor", "task", "node")
+
+
+@pytest.mark.parametrize("wrong", ["never", "", None])
+def test_an_unknown_failover_is_refused(wrong: Any):
+    with pytest.raises(InvalidStrategyError, match="use 'stay', 'follow' or 'together'"):
+        actor_affinity(LOCATION, on_failover=wrong)

@@ -200,3 +200,13 @@ def test_a_bad_label_is_refused():
 def test_deeply_nested_json_is_refused_and_not_a_crash():
     with pytest.raises(InvalidInputError):
         VirtualCluster.parse("[" * 100_000)
+
+
+def test_fixed_nodes_are_all_the_nodes_of_all_sets_in_their_order():
+    one, two, three = (FixedSizeNode({"CPU": size}) for size in (1, 2, 3))
+    assert VirtualCluster(fixed_size_nodes=[FixedSizeNodes([one, two]), FixedSizeNodes([three])]).fixed_nodes == (
+        one,
+        two,
+        three,
+    )
+    assert VirtualCluster().fixed_nodes == ()

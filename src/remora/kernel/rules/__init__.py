@@ -12,7 +12,7 @@ from remora.kernel.rules.capacity import CapacityRule
 from remora.kernel.rules.node_labels import NodeLabelRule
 from remora.kernel.rules.pinning import PinRule
 from remora.kernel.rules.symmetry import SymmetryRule
-from remora.kernel.rules.taints import TaintRule
+from remora.kernel.rules.tolerance import TaintRule
 
 STATIC: tuple[Rule, ...] = (PinRule(), NodeLabelRule(), TaintRule())
 """Read only ``query.choice``: their answer is cached by node class until a node changes."""

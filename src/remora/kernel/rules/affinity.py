@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from remora.kernel.nodesets import NodeSet, without
 from remora.kernel.rules.base import Change, Query, Screen, verb
+from remora.kernel.state.node_sets import NodeSet, without
 from remora.model.labels import ACTOR_ID
 from remora.model.selectors import LabelMatchExpression
 
 if TYPE_CHECKING:
-    from remora.kernel.cluster import Cluster
+    from remora.kernel.state.cluster import Cluster
 
 
 class AffinityRule:
@@ -60,7 +60,7 @@ class AffinityRule:
 
 
 def _what(term: LabelMatchExpression) -> str:
-    """The labels that an expression names, whether it wants or refuses them."""
+    """Return the labels that an expression names, whether it wants or refuses them."""
     if term.key == ACTOR_ID:
         return f"the actor {' or '.join(term.values)}"
     return f"{term.key} in ({', '.join(term.values)})" if term.takes_values else f"any {term.key}"

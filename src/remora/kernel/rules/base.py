@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from remora.kernel.nodesets import NodeSet, without
+from remora.kernel.state.node_sets import NodeSet, without
 from remora.model.labels import Labels
 from remora.model.requests import NodeClass, Request
 
 if TYPE_CHECKING:
-    from remora.kernel.cluster import Cluster
+    from remora.kernel.state.cluster import Cluster
 
 
 class Query(NamedTuple):
@@ -57,22 +57,22 @@ class Rule(Protocol):
     name: str
 
     def screens(self, cluster: Cluster, query: Query) -> Iterable[Screen]:
-        """The hard constraints that this rule puts on a query."""
+        """Return the hard constraints that this rule puts on a query."""
         ...
 
     def wishes(self, cluster: Cluster, query: Query) -> Iterable[NodeSet]:
-        """Node sets that the query would rather be in, one a wish."""
+        """Return node sets that the query would rather be in, one a wish."""
         ...
 
     def refusal(self, subject: Any, count: int) -> str:
-        """Why ``count`` nodes are refused: "2 have the untolerated taint gpu_node=true"."""
+        """Return why ``count`` nodes are refused: "2 have the untolerated taint gpu_node=true"."""
         ...
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
-        """The changes that together lift this constraint for the node with that number; none when nothing can."""
+        """Return the changes that together lift this constraint for the node with that number; none when nothing can."""
         ...
 
 
 def verb(count: int, one: str, many: str) -> str:
-    """``1 lacks``, ``2 lack``."""
+    """Return ``1 lacks`` or ``2 lack``."""
     return f"{count} {one if count == 1 else many}"

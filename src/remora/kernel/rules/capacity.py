@@ -1,6 +1,6 @@
 """Capacity: a node must have what is asked for, and have it free.
 
-On the physical cluster. Inside a virtual cluster the shares decide, see ``kernel.confined``.
+On the physical cluster. Inside a virtual cluster the shares decide, see ``placing.inside``.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from remora.kernel.nodesets import NodeSet, without
 from remora.kernel.rules.base import Change, Query, Screen, verb
+from remora.kernel.state.node_sets import NodeSet, without
 from remora.model.resources import Resources, show_amount
 
 if TYPE_CHECKING:
-    from remora.kernel.cluster import Cluster
+    from remora.kernel.state.cluster import Cluster
 
 TOTAL = "total"
 FREE = "free"
@@ -23,7 +23,7 @@ class CapacityRule:
     name = "capacity"
 
     def screens(self, cluster: Cluster, query: Query) -> Iterable[Screen]:
-        """By resource, so that a refusal names the one that is short."""
+        """Return one screen a resource, so that a refusal names the one that is short."""
         for name, units in query.request.demand.pairs:
             large_enough = cluster.totals.at_least(one := Resources({name: units}))
             yield Screen(large_enough, True, self, (TOTAL, name, units))

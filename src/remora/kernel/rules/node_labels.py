@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from remora.kernel.nodesets import NodeSet, without
 from remora.kernel.rules.base import Change, Query, Screen, verb
+from remora.kernel.state.node_sets import NodeSet, without
 from remora.model.selectors import LabelMatchExpression
 from remora.model.strategies import NODE
 
 if TYPE_CHECKING:
-    from remora.kernel.cluster import Cluster
+    from remora.kernel.state.cluster import Cluster
 
 
 class NodeLabelRule:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from remora.kernel.nodesets import NodeSet
 from remora.kernel.rules.base import Change, Query, Screen, verb
+from remora.kernel.state.node_sets import NodeSet
 
 if TYPE_CHECKING:
-    from remora.kernel.cluster import Cluster
+    from remora.kernel.state.cluster import Cluster
 
 
 class PinRule:

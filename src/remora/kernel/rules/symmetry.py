@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from remora.kernel.cluster import ANY_VALUE
-from remora.kernel.nodesets import NodeSet
 from remora.kernel.rules.base import Change, Query, Screen, verb
+from remora.kernel.state.cluster import ANY_VALUE
+from remora.kernel.state.node_sets import NodeSet
 from remora.model.labels import ACTOR_ID
 
 if TYPE_CHECKING:
-    from remora.kernel.cluster import Cluster
+    from remora.kernel.state.cluster import Cluster
 
 
 class SymmetryRule:

@@ -1,0 +1,518 @@
+"""The controller: what it wants is the token of every class in use on every node that it admits, every decided lease and share
+in its place, and no other token anywhere.
+
+It is a state machine. Reports (``report``), messages of the cluster's feeds (``tell``), calls of clients (``commands.begin``)
+and what came of its own effects (``done``) change what it knows; ``round`` decides; ``plan`` returns the effects that may be
+performed now. It knows no network, no thread and no clock but the one that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from remora.controller.assumed import Assumed
+from remora.controller.clusters.admission import Admission
+from remora.controller.clusters.growing import Growing
+from remora.controller.clusters.lending import Lending
+from remora.controller.clusters.registry import Registry
+from remora.controller.clusters.share_writer import ShareWriter
+from remora.controller.clusters.use import Use
+from remora.controller.clusters.wanted_shares import WantedShares
+from remora.controller.context import Context
+from remora.controller.effects import Done, Effect, Find, FindAll, FindEnded, Hold, LetGo, Put, RemoveGroup, Resize, Restart
+from remora.controller.groups.group_shares import GroupShares
+from remora.controller.groups.placeholders import Placeholders
+from remora.controller.journal import Journal
+from remora.controller.lanes import Lanes
+from remora.controller.leases.leases import Leases
+from remora.controller.picture import Picture
+from remora.controller.scheduling import ContainedScheduler
+from remora.controller.set_aside import Care
+from remora.controller.store import Store
+from remora.controller.tokens.book import EPSILON, Book, Tokens
+from remora.controller.tokens.class_tokens import ClassTokens, classes_in
+from remora.controller.tokens.holds import Holds
+from remora.controller.tokens.node_fences import Fences
+from remora.controller.tokens.roster import Roster
+from remora.controller.withdrawal import Withdrawal
+from remora.errors import InvariantError
+from remora.kernel.state.cluster_tree import VCluster
+from remora.kernel.state.validate import validate
+from remora.kernel.state.workloads import Group, Workload
+from remora.port.contract import ACTOR, ENDED, JOB, WORKER, Observation, Work
+from remora.wire.keys import CLASSES, FENCES, JOURNAL
+from remora.wire.owners import share_in
+from remora.wire.tokens import class_of_token
+
+_ALL_SECONDS = 15.0
+"""Once in a while every actor and job is looked up, however quiet the feeds are: a message may be lost."""
+
+_SWEEP_SECONDS = 1.0
+_LEAVING, _WRITING = "leaving", "writing"
+_JOURNAL_SECONDS = 1.0
+
+
+class Controller:
+    """``found`` is what the store has; ``recovery.recover`` makes a controller of it and of what the cluster reports."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        generation: int = 1,
+        found: Mapping[str, bytes] | None = None,
+        events: list[dict[str, Any]] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.now = clock
+        self.context = Context(clock, Journal(events or ()))
+        self.scheduler = ContainedScheduler(self.context, seed)
+        self.cluster = self.scheduler.cluster
+        self.lanes = Lanes(clock)
+        self.store = Store(self.lanes, found or {})
+        self.book = Book(self.context, self.lanes)
+        self.holds = Holds(self.context, self.lanes, self.store, self.book)
+        self.fences = Fences(self.context, self.store)
+        self.roster = Roster(self.context, self.store)
+        self.class_tokens = ClassTokens(
+            self.context, self.cluster, self.roster, self.book, self.holds, self.fences, self._is_kept
+        )
+        self.assumed = Assumed(self.context)
+        self.lending = Lending(clock)
+        self.registry = Registry(self.context, self.scheduler, self.store, self.book, self._orphaned)
+        wanted = WantedShares(self.cluster, self.registry, self.roster)
+        self.use = Use(self.cluster, self.registry, wanted, self.lending, self.assumed, self.book)
+        self.picture = Picture(self.context, self.scheduler, self.store, self.use, self.assumed, self.book)
+        self.leases = Leases(
+            self.context,
+            self.scheduler,
+            self.store,
+            self.registry,
+            self.assumed,
+            self.book,
+            self.class_tokens,
+            generation,
+            self.picture.recount,
+        )
+        self.admission = Admission(self.context, self.cluster, self.registry, self.use, self.lending, self.book, self.fences)
+        self.growing = Growing(self.context, self.scheduler, self.registry, self.use, self.lending, self.assumed)
+        self.shares = ShareWriter(
+            self.context,
+            self.registry,
+            wanted,
+            self.use,
+            self.lending,
+            self.admission,
+            self.book,
+            self.holds,
+            self.lanes.is_free,
+        )
+        self.groups = GroupShares(self.context, self.cluster, self.registry, self.use, self.admission, self.book, self._owed)
+        self.placeholders = Placeholders(
+            self.context, self.cluster, self.registry, self.book, self.holds, self.groups.in_place, self.touch
+        )
+        self.withdrawal = Withdrawal(self.context, self.lanes, self.store, self.holds, self.book)
+        self.scheduler.on_change = self._changed
+        self._doubted: dict[tuple[str, ...], None] = {}  # workers to be asked about, those of one place together
+        self._inquiries: dict[str, list[Work] | None] = {}  # what somebody wants to know about, and the answer
+        self._clamped: set[str] = set()  # nodes where something in use could not be taken away
+        self._all_at = clock()
+        self._swept_at = self._journal_at = 0.0
+        self._lent = self.lending.watch()
+        self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("forgetting who waits no more", lambda: self.lending.forget(self.picture.views.__contains__)),
+            ("counting", self._count),
+            ("tending leases", lambda: self.leases.tend(self.picture.views)),
+            ("counting again", self._count),
+            ("placing", self.scheduler.settle),
+            ("waking classes", self._wake_and_sweep),
+            ("looking after groups", self.groups.look),
+            ("placeholders", lambda: self.placeholders.look(self.picture.views)),
+            ("growing clusters", lambda: self.growing.tend(self.picture.demands, self.roster.classes)),
+            ("finding borrowers", self._find_borrowers),
+            ("looking again", self._look_again),
+            ("saving the journal", self._save_journal),
+        )
+
+    # Events
+
+    def report(self, observation: Observation) -> None:
+        """Take in a report of all nodes and of what waits. What the feeds told before is known already."""
+        if self.is_withdrawn:
+            return
+        left = self.picture.left(observation)
+        for node_id in self.picture.see(observation):
+            self.touch(node_id)
+        with self._step("counting"):
+            self._count()
+        for node_id in left:  # last, because what ran there is placed again by what the others report now
+            if self.context.aside.is_due("node", node_id, _LEAVING):
+                with self.context.aside.care_of("node", node_id, _LEAVING):
+                    self._node_left(node_id)
+        if any(node_id in self.picture.views for node_id in left):
+            self.picture.look_again()
+
+    def tell(self, work: Work | None) -> bool:
+        """Take in a message of a feed: an actor or a job that changed, a worker that ended, or None when everything has to be
+        looked at. Return whether a round should follow soon."""
+        if work is None or self.is_withdrawn:
+            return work is None
+        if work.kind == ACTOR:
+            self.leases.see(work)
+            return False
+        if work.kind == WORKER:
+            with self.context.aside.care_of("worker", work.work_id):
+                return self._worker_ended(work.work_id)
+        elif work.kind == JOB and work.state == ENDED:
+            self._job_ended(work.job_id)
+            return True
+        return False
+
+    def done(self, done: Done) -> None:
+        """Take in what came of an effect."""
+        self.lanes.finish(done)
+        with self.context.aside.care_of("effect", type(done.effect).__name__):
+            self._done(done)
+        if done.error:
+            self.context.aside.add("effect", done.effect.lane, done.error)
+        else:
+            self.context.aside.forget("effect", done.effect.lane)
+
+    # Decisions
+
+    def round(self) -> None:
+        """Decide everything anew, by what is known now:
+
+        1. what is free is counted, and what reports show is confirmed
+        2. what waits is placed
+        3. classes wake and sleep
+        4. virtual clusters grow, shrink and end; their groups are looked after
+        5. what could not be written is looked at again
+        """
+        if self.is_withdrawn:
+            return
+        for what, step in self._steps:
+            with self._step(what):
+                step()
+
+    def remember(self) -> list[Effect]:
+        """Return of ``plan`` only what is remembered: all that many answers wait for."""
+        effects: list[Effect] = list(self.store.plan())
+        for effect in effects:
+            self.lanes.start(effect)
+        return effects
+
+    def plan(self) -> list[Effect]:
+        """Return the effects that may be performed now; each is in flight until ``done`` is told of it.
+
+        1. what is remembered
+        2. tokens on nodes: shares first, because others wait for them, then classes and leases
+        3. holds made and let go
+        4. questions to the cluster
+        """
+        effects: list[Effect] = []
+        with self._step("planning tokens"):
+            effects += self._resizes() if not self.is_withdrawn else self.withdrawal.plan()
+        with self._step("planning holds"):
+            self._keep(effects, self.holds.plan())
+        self._keep(effects, self.store.plan())
+        if not self.is_withdrawn:
+            with self._step("planning questions"):
+                self._keep(effects, self._questions())
+        for effect in effects:
+            self.lanes.start(effect)
+            if isinstance(effect, Find) and self.leases.actors.is_looked_up(effect.id_or_name):
+                self.leases.actors.looking(effect.id_or_name)
+        return effects
+
+    @property
+    def settled(self) -> bool:
+        """Return whether nothing has to be looked at again soon."""
+        return (
+            not self.class_tokens.unsettled()
+            and self.shares.settled
+            and self.growing.settled
+            and self.groups.settled
+            and self.leases.settled
+            and self.holds.settled
+            and not self.lending.any_in_line
+            and not self.fences.any_full
+            and not self.lanes.any_closed
+            and not self._clamped
+            and self.assumed.settled
+        )
+
+    @property
+    def is_withdrawn(self) -> bool:
+        return self.withdrawal.has_begun
+
+    def withdraw(self) -> None:
+        """Take every token from every node and forget everything: the cluster is stock again. ``withdrawal`` tells how far it
+        is."""
+        self.withdrawal.begin(self.picture.views.values())
+
+    def inquire(self, id_or_name: str) -> list[Work] | None:
+        """Return what the cluster knows of an id or a name, each time looked up anew; None while it is being looked up."""
+        found = self._inquiries.get(id_or_name)
+        if found is None:
+            self._inquiries[id_or_name] = None
+            return None
+        del self._inquiries[id_or_name]
+        return found
+
+    def touch(self, node_id: str) -> None:
+        """Look at the tokens of a node again."""
+        self.class_tokens.dirty.add(node_id)
+        self.shares.dirty.add(node_id)
+        self.shares.look = True
+
+    def validate(self) -> None:
+        """Raise InvariantError when what is known contradicts itself."""
+        try:
+            validate(self.cluster)
+            self.leases.validate()
+            self.lending.validate()
+            self.book.validate()
+            assert self.registry.records.keys() == self.cluster.tree.clusters.keys(), "records and the kernel's clusters differ"
+            for workload in self.cluster.placed.values():
+                known = self.leases.by_actor.get(workload.workload_id) or self.leases.by_slot.get(workload.workload_id)
+                assert known is not None or workload.workload_id in self.leases.bystanders, workload
+        except AssertionError as error:
+            raise InvariantError(str(error)) from error
+
+    # The rest
+
+    def _step(self, what: str) -> Care:
+        """Contain what goes wrong with a whole step: whatever each of them did not contain by itself stops no other step."""
+        return self.context.aside.care_of("step", what)
+
+    def _find_borrowers(self) -> None:
+        if self.admission.find_borrowers(self.growing.reclaimed, self.shares.lacking_nodes()):
+            self.shares.look = True
+
+    def _look_again(self) -> None:
+        for node_id in {*self.class_tokens.unsettled(), *self._clamped}:
+            self.touch(node_id)
+        self._clamped.clear()
+        self.shares.again()
+
+    def _count(self) -> None:
+        """Count what is free. Where shares lie has to be known for that: the kernel may have moved some since."""
+        self.shares.refresh()
+        for _, node_id in self._lent:
+            self.picture.recount(node_id)
+        self._lent.clear()
+        self.picture.settle()
+
+    def _changed(self, item: Workload | Group | VCluster) -> None:
+        """The scheduler has placed something, or put it back."""
+        if isinstance(item, VCluster):
+            self.registry.reserved(item)
+        elif isinstance(item, Workload):
+            with self.context.aside.care_of("lease", item.workload_id, "placing"):
+                self.leases.placed_or_put_back(item)
+
+    def _is_kept(self, slot: str) -> bool:
+        return self.leases.is_kept(slot)
+
+    def _orphaned(self, workloads: list[Workload]) -> None:
+        self.leases.orphaned(workloads)
+
+    def _owed(self) -> set[str]:
+        return {name for owed in self.growing.reclaimed.values() for name in owed}
+
+    def _node_left(self, node_id: str) -> None:
+        number = self.cluster.nodes.get(node_id).number
+        groups = self.leases.node_left(node_id)
+        self.use.forget(node_id, number)
+        self.scheduler.remove_node(node_id)
+        self.leases.failover.regroup(groups)
+        self.context.note("node", node_id, "the node left")
+        self.picture.forget(node_id)
+        self.class_tokens.forget(node_id, number)
+        self.placeholders.node_left(node_id)
+        self.holds.forget(node_id)
+        self.shares.forget(node_id)
+        self.book.forget(node_id)
+        self.fences.forget(node_id)
+        self.context.aside.forget("node", node_id)
+
+    def _job_ended(self, job_id: str) -> None:
+        with self.context.aside.care_of("job", job_id):
+            self.leases.job_ended(job_id)
+            self.registry.job_ended(job_id)
+
+    def _worker_ended(self, worker_id: str) -> bool:
+        """Return whether a round should follow soon."""
+        self.leases.worker_ended(worker_id)
+        closed = self.registry.worker_ended(worker_id)
+        return self.lending.mark_dead(worker_id) or bool(closed)
+
+    def see_all(self, found: FindAll, works: list[Work]) -> None:
+        """Take in every actor and job that there is."""
+        self.leases.see_all([work for work in works if work.kind == ACTOR], found.asked_at)
+        self.leases.doubt(self.registry.workers())
+        running = {work.job_id for work in works if work.kind == JOB}
+        of_clusters = {each.job_id for each in self.registry.records.values() if each.made_at < found.asked_at}
+        for job_id in (of_clusters | self.leases.jobs(found.asked_at)) - running - {""}:
+            self._job_ended(job_id)
+
+    def _wake_and_sweep(self) -> None:
+        """Offer classes that are waited for, and no longer those that nobody uses."""
+        now = self.now()
+        waited = {class_id for demand in self.picture.demands for shape in demand.shapes for class_id in classes_in(shape)}
+        for class_id in self.roster.see(waited):
+            self.context.note("class", class_id, "waited for: offered again")
+        if now - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        for class_id, spec in list(self.roster.offered.items()):
+            if spec.cluster is not None and spec.cluster not in self.registry.records:
+                self.roster.drop(class_id)
+        in_use = waited | {class_id for class_id, count in self.picture.classes_in_use.items() if count > 0}
+        self.roster.see(in_use)
+        for class_id in self.roster.sweep(in_use):
+            self.context.note("class", class_id, "not used any more: no longer offered")
+
+    def _save_journal(self) -> None:
+        journal = self.context.journal
+        if journal.unsaved and self.now() - self._journal_at >= _JOURNAL_SECONDS:
+            self._journal_at, journal.unsaved = self.now(), False
+            self.store.set(JOURNAL.key(), JOURNAL.write(journal.entries()))
+
+    # Effects
+
+    def _resizes(self) -> list[Effect]:
+        """Return one write for each node that should have other tokens, and may be written to."""
+        self.class_tokens.refresh()
+        views = self.picture.views
+        changes: dict[str, Tokens] = {}
+        with self._step("planning shares"):
+            changes = self.shares.changes(views)
+            if self.groups.sweep():
+                for node_id, tokens in self.shares.changes(views).items():
+                    changes.setdefault(node_id, {}).update(tokens)
+        for node_id in [each for each in self.class_tokens.dirty if self._may_write(each)]:
+            with self.context.aside.care_of("node", node_id, _WRITING):
+                found = self.class_tokens.changes(node_id, self._may_be_queued_for)
+                if found:
+                    changes.setdefault(node_id, {}).update(found)
+                self.class_tokens.dirty.discard(node_id)
+        unsure: dict[str, Tokens] = {
+            node_id: {} for node_id in self.book.unsure_nodes() if node_id in views and self.lanes.is_free(node_id)
+        }
+        return [
+            self.book.ask(node_id, amounts) for node_id, amounts in {**unsure, **changes}.items() if self.lanes.is_free(node_id)
+        ]
+
+    def _may_be_queued_for(self, token: str) -> bool:
+        """Return whether work may be queued at a raylet that asks for a token."""
+        share = share_in(token)
+        if share is not None:
+            return self.shares.may_have_work(share.owner.account)
+        return class_of_token(token) in self.roster.offered
+
+    def _may_write(self, node_id: str) -> bool:
+        may_be = node_id in self.picture.views and self.book.is_known(node_id) and self.lanes.is_free(node_id)
+        return may_be and self.context.aside.is_due("node", node_id, _WRITING)
+
+    def _questions(self) -> list[Effect]:
+        questions: list[Effect] = [*self.leases.queries(), *self.groups.queries(), *self.leases.failover.plan()]
+        questions += [FindEnded(workers) for workers in self._doubted]
+        questions += [Find(id_or_name) for id_or_name, found in self._inquiries.items() if found is None]
+        if self.now() - self._all_at > _ALL_SECONDS:
+            questions.append(FindAll(self.now()))
+        return questions
+
+    def _keep(self, effects: list[Effect], more: list[Any]) -> None:
+        """Add effects whose lanes are free, one in each."""
+        taken = {effect.lane for effect in effects}
+        for effect in more:
+            if effect.lane not in taken and self.lanes.is_free(effect.lane):
+                taken.add(effect.lane)
+                effects.append(effect)
+
+    def _done(self, done: Done) -> None:
+        match done.effect:
+            case Resize():
+                self._resized(done)
+            case Hold(_, node_id, amounts):
+                if self.holds.held(done):
+                    self._doubt_who_waits(node_id, amounts)
+                self.placeholders.made(node_id, amounts)
+                self.picture.recount(node_id)
+                self.touch(node_id)
+            case LetGo(_, node_id):
+                self.holds.let_go_done(done)
+                self.picture.recount(node_id)
+                self.touch(node_id)
+            case Put(key, value):
+                self.store.done(done)
+                if not done.error and key.startswith(FENCES.prefix):
+                    self.fences.confirm(key, value)
+                    self.touch(FENCES.parts(key)[0])
+                if not done.error and key.startswith(CLASSES.prefix):
+                    self.class_tokens.remembered(CLASSES.parts(key)[0])
+                self.shares.look = True
+            case Find(id_or_name):
+                self._found(id_or_name, done)
+            case FindAll():
+                if not done.error:
+                    self._all_at = self.now()
+                    self.see_all(done.effect, done.answer)
+            case FindEnded(worker_ids):
+                self._found_ended(worker_ids, done)
+            case Restart(actor_id):
+                if not done.error:
+                    self.leases.failover.restarted(actor_id)
+            case RemoveGroup(group_id):
+                if not done.error:
+                    self.groups.removed(group_id)
+
+    def _resized(self, done: Done) -> None:
+        assert isinstance(done.effect, Resize)
+        node_id = done.effect.node_id
+        changed = self.book.done(done)
+        self.shares.look = True
+        if done.error or not self.book.is_known(node_id):
+            self.touch(node_id)
+        self._doubt_who_waits(node_id, [token for token, (before, after) in changed.items() if after < before])
+        if self.is_withdrawn:
+            self.withdrawal.done(done)
+        if any(self.book.amount(node_id, token) > amount + EPSILON for token, amount in done.effect.amounts.items()):
+            self._clamped.add(node_id)
+
+    def _doubt_who_waits(self, node_id: str, tokens: Iterable[str]) -> None:
+        """Less of these shares is free on a node: that may be what a worker gave back which was killed while it waited. Until
+        it is known who lives, nothing counts as lent there; or it would be given twice."""
+        for share in map(share_in, tokens):
+            if share is not None and share.owner.group is None and not share.owner.is_part:
+                doubted = self.lending.doubt((share.owner.cluster, node_id))
+                if doubted:
+                    self._doubted[tuple(doubted)] = None
+
+    def _found(self, id_or_name: str, done: Done) -> None:
+        if done.error:
+            if self.leases.actors.is_looked_up(id_or_name):
+                self.leases.actors.look_again(id_or_name)
+            return
+        if id_or_name in self._inquiries:
+            self._inquiries[id_or_name] = done.answer
+        if self.leases.actors.is_looked_up(id_or_name):
+            self.leases.found(id_or_name, done.answer)
+        if self.groups.is_asked(id_or_name):
+            self.groups.found(id_or_name, done.answer)
+            self.shares.look = True
+
+    def _found_ended(self, worker_ids: tuple[str, ...], done: Done) -> None:
+        if done.error:
+            return
+        self._doubted.pop(worker_ids, None)
+        ended = set(done.answer)
+        for worker_id in ended:
+            self._worker_ended(worker_id)
+        living = [worker_id for worker_id in worker_ids if worker_id not in ended]
+        self.leases.workers_live(living)
+        self.lending.believe(living)
+        self.shares.look = True

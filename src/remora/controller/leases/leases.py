@@ -1,0 +1,530 @@
+"""Leases: each has a *slot*, whose token the work needs to be placed.
+
+The token stands on the chosen node from the decision until the actor lives there (it does not hold it), or the task has ended.
+So when an actor dies and Ray starts it again, it waits for its token, and the kernel decides anew under the rules of that
+moment. Where something runs is what the cluster reports, whatever was decided.
+
+What a killed controller forgets it reads back: an actor's slot and request are labels of the actor in GCS.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from remora.controller.assumed import Assumed
+from remora.controller.clusters.registry import Registry
+from remora.controller.context import Context
+from remora.controller.effects import Find, FindEnded
+from remora.controller.leases.bystanders import Bystanders
+from remora.controller.leases.failover import Failover
+from remora.controller.leases.known_actors import KnownActors
+from remora.controller.leases.lease_table import Lease, LeaseTable, handles
+from remora.controller.leases.lease_tokens import LeaseTokens
+from remora.controller.leases.slots import Slots
+from remora.controller.store import Store
+from remora.controller.tokens.book import Book
+from remora.controller.tokens.class_tokens import ClassTokens
+from remora.kernel.cycle import Scheduler
+from remora.kernel.placing.placement import decide
+from remora.kernel.state.workloads import Host, Workload
+from remora.model.requests import Request
+from remora.model.resources import UNIT
+from remora.port.contract import ENDED, RUNNING, WAITING, NodeView, Work
+from remora.wire.asks import LEASE_LABEL, REQUEST_LABEL, Ask, decode_ask, encode_ask, own_labels
+from remora.wire.keys import TASK_LEASES, TaskLease
+from remora.wire.owners import owner_of
+from remora.wire.timing import CLAIM_SECONDS, PREDECESSOR_SECONDS
+from remora.wire.tokens import TAKEN, lease_token
+
+_WRITTEN_SECONDS = 0.3  # until the token of an actor that has ended is surely taken away
+_MOST_LOOKS = 3
+
+
+class Leases:
+    """``recount`` is told of nodes where what is free has to be counted anew."""
+
+    def __init__(
+        self,
+        context: Context,
+        scheduler: Scheduler,
+        store: Store,
+        registry: Registry,
+        assumed: Assumed,
+        book: Book,
+        tokens: ClassTokens,
+        generation: int,
+        recount: Callable[[str], None],
+    ) -> None:
+        self._context = context
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
+        self._store = store
+        self._registry = registry
+        self._assumed = assumed
+        self._book = book
+        self._tokens = tokens
+        self._recount = recount
+        self._began = context.now()
+        self._keeps = True  # tokens that a controller before us gave
+        self._table = LeaseTable(self._cluster)
+        self.actors = KnownActors(context, registry)
+        self._undecided: defaultdict[str, list[Lease]] = defaultdict(list)  # by the actor that they have to know of
+        self._orphans: set[str] = set()  # workers of which it has to be known whether they live
+        self._lease_tokens = LeaseTokens(context, self._cluster, self._table, assumed, tokens)
+        self.slots = Slots(context, tokens, generation, self._stands)
+        self.failover = Failover(context, scheduler, self._table, self._lease_tokens.follow)
+        self.bystanders = Bystanders(context, scheduler, store)
+
+    # What is known
+
+    @property
+    def by_slot(self) -> Mapping[str, Lease]:
+        return self._table.by_slot
+
+    @property
+    def by_actor(self) -> Mapping[str, Lease]:
+        return self._table.by_actor
+
+    def node_of(self, lease: Lease) -> str | None:
+        return self._table.node_of(lease)
+
+    def is_kept(self, slot: str) -> bool:
+        """Return whether a token is left alone though nobody wants it: a controller before us gave its slot, and its work may
+        still be on its way."""
+        young = self._context.now() - self._began < PREDECESSOR_SECONDS
+        return young and slot not in self.by_slot and self.slots.is_from_predecessor(slot)
+
+    def lacks(self, lease: Lease, view: NodeView | None) -> dict[str, int]:
+        """Return what others have taken, by its report, of a node that a lease was decided on, so that it cannot start there
+        yet; nothing when it can, or has begun to."""
+        entry = self._assumed.get(lease.slot)
+        if view is None or (entry is not None and entry.is_starting):
+            return {}
+        lacking: dict[str, int] = {}
+        for name, units in lease.workload.request.demand.pairs:
+            free = round(view.available.get(name, 0.0) * UNIT)
+            if lease.cluster_id is not None:
+                free = min(free, round(view.available.get(owner_of(lease.cluster_id).token(name), 0.0) * UNIT))
+            if free < units:
+                lacking[name] = units - max(free, 0)
+        return lacking
+
+    # What clients ask
+
+    def place(self, question: str, ask: Ask, job_id: str, worker_id: str) -> tuple[str, str | None]:
+        """Return a slot for this work, and its node if there is one for it now. A question that is asked twice has one
+        answer."""
+        known = self._table.answer_to(question)
+        if known is not None:
+            return known.slot, self._table.node_of(known)
+        workload, unplaced = self._decide(f"asked {question}", ask)
+        node_id = self._table.node_at(workload)
+        slot = self.slots.take(node_id)
+        self._cluster.rename(workload, slot)
+        self._context.aside.rename("lease", f"asked {question}", slot)
+        try:
+            lease = self._enter(slot, ask, workload, job_id, unplaced)
+        except Exception:  # whoever asked is told, and nothing half-done stays
+            self._undo(slot, workload)
+            raise
+        self._table.asked(lease, question, worker_id)
+        if not lease.is_actor:  # GCS keeps an actor's labels, and of a task nothing that we could read back
+            entry = TaskLease(job_id, encode_ask(ask), question, worker_id)
+            self._store.set(TASK_LEASES.key(slot), TASK_LEASES.write(entry))
+        return slot, node_id
+
+    def claim(self, slot: str, actor_id: str, question: str) -> None:
+        """The actor that a slot was given for has been created. The slot may be somebody else's by now."""
+        lease = self.by_slot.get(slot)
+        if lease is not None and question and lease.question not in ("", question):
+            return
+        if lease is None:
+            if actor_id not in self.actors and not self.actors.has_ended(actor_id):
+                self.actors.look_up(actor_id)  # given by a controller that is no more
+        elif not lease.actor_id and self.actors.has_ended(actor_id):
+            self._end(lease)
+        elif not lease.actor_id:
+            self._bind(lease, actor_id)
+            heard = self.actors.get(actor_id)
+            if heard is not None:
+                self.see(heard)
+
+    def give_up(self, slot: str, question: str) -> None:
+        """Take a lease back: its work was never started, or has ended. The slot may be somebody else's by now."""
+        lease = self.by_slot.get(slot)
+        if lease is not None and lease.question == question:
+            self._end(lease)
+
+    # What the cluster tells
+
+    def see(self, work: Work) -> None:
+        """An actor has come, changed or gone. It ends once: messages may be late, or come twice."""
+        if self.actors.has_ended(work.work_id) and (work.state != ENDED or work.work_id not in self.by_actor):
+            return
+        with self._context.aside.care_of("actor", work.work_id):
+            work = self.actors.note(work)
+            lease = self._table.by_actor.get(work.work_id) or self._claimed_by(work)
+            if lease is None:
+                self._see_bystander(work)
+            elif work.state == ENDED:
+                self._end(lease)
+            elif work.state == RUNNING:
+                self._runs(lease, work)
+            elif work.detail == "RESTARTING" and lease.live_since is not None:
+                self.failover.restarts(lease)
+
+    def see_all(self, works: Iterable[Work], asked_at: float) -> None:
+        """Take in every actor that there is: what was missed is made good, and what nobody claimed is taken back."""
+        living = set()
+        for work in works:
+            self.see(work)
+            if work.state != ENDED:
+                living.add(work.work_id)
+        for lease in list(self.by_slot.values()):
+            if lease.actor_id and lease.actor_id not in living and lease.made_at < asked_at:
+                self.actors.look_up(lease.actor_id)  # while a table is read, one that changes may be missed
+            elif not lease.actor_id and lease.is_actor and self._context.now() - lease.made_at > CLAIM_SECONDS:
+                self._end(lease)
+        for actor_id in self.actors.missing_in(living):
+            self.actors.look_up(actor_id)
+        self._orphans.update(self._table.workers())
+
+    def found(self, actor_id: str, works: list[Work]) -> None:
+        """Take in what was looked up about one actor."""
+        looks, known = self.actors.looked(actor_id), self.actors.get(actor_id)
+        actors = [work for work in works if work.work_id == actor_id]
+        if not actors and actor_id in self._undecided and looks < _MOST_LOOKS:
+            self.actors.look_again(actor_id, looks)  # it may just be being created
+            return
+        if not actors and known is not None:
+            self.see(_ended(known))
+        elif not actors and actor_id in self.by_actor:
+            lease = self.by_actor[actor_id]
+            if self._context.now() - lease.made_at > CLAIM_SECONDS:  # until then GCS may not know of it yet
+                self._end(lease)
+        for work in actors:
+            self.see(work)
+        self._decide_beside(actor_id)
+
+    def worker_ended(self, worker_id: str) -> None:
+        """A worker has ended: the tasks that it asked for end with it."""
+        self._orphans.discard(worker_id)
+        for lease in self._table.of_worker(worker_id):
+            self._end(lease)
+
+    def doubt(self, worker_ids: Iterable[str]) -> None:
+        """Whether these workers live has to be asked: a message that they ended may have been lost."""
+        self._orphans.update(worker_ids)
+
+    def workers_live(self, worker_ids: Iterable[str]) -> None:
+        self._orphans.difference_update(worker_ids)
+
+    def job_ended(self, job_id: str) -> None:
+        for lease in [lease for lease in self.by_slot.values() if not lease.is_actor and lease.owner_job == job_id]:
+            self._end(lease)
+        self.bystanders.job_ended(job_id)
+
+    def jobs(self, before: float) -> set[str]:
+        """Return the jobs of which tasks have leases, or objects labels, since before a time."""
+        of_tasks = {each.owner_job for each in self.by_slot.values() if not each.is_actor and each.made_at < before}
+        return of_tasks | self.bystanders.jobs()
+
+    def node_left(self, node_id: str) -> list[list[Lease]]:
+        """Before the scheduler places again what was on a node; the groups are for ``failover.regroup`` afterwards."""
+        number = self._cluster.nodes.get(node_id).number
+        self.bystanders.node_left(number)
+        self.slots.forget(node_id)
+        for lease in self._table.on_node(number):
+            self._assumed.drop(lease.slot)
+        return self.failover.node_left(number)
+
+    def placed_or_put_back(self, workload: Workload) -> None:
+        """The scheduler has decided something about a workload."""
+        lease = self._table.of(workload)
+        if lease is not None:
+            self._lease_tokens.follow(lease)
+
+    def orphaned(self, workloads: Iterable[Workload]) -> None:
+        """Their virtual cluster is gone, and they are not: they go on in what is left of it, and end with that."""
+        for workload in workloads:
+            lease = self._table.of(workload)
+            if lease is None:
+                continue
+            node_id = self.actors.node_of(lease.actor_id) if lease.live_since is not None else None
+            lease.workload = self._restore(lease.slot, lease.actor_id or lease.slot, lease.ask, node_id)
+            self._lease_tokens.follow(lease)
+
+    # Recovery
+
+    def is_settled(self, work: Work) -> bool:
+        """Return whether an actor is somewhere, and nothing has to be decided about it: it runs, or its token stands."""
+        slot = work.labels.get(LEASE_LABEL)
+        return work.state == RUNNING or (slot is not None and self.stands_somewhere(slot))
+
+    def stands_somewhere(self, slot: str) -> bool:
+        """Return whether the token of a slot that a controller before us gave stands on a node."""
+        return self._token_on(slot) is not None
+
+    def restore_task(self, slot: str, entry: TaskLease, node_id: str | None) -> None:
+        """A task that a controller before us gave a lease to. ``node_id`` is where its token stands."""
+        lease = self._adopt(slot, decode_ask(entry.request), entry.job_id, node_id)
+        self._table.asked(lease, entry.ask, entry.worker_id)
+
+    # In a round
+
+    def tend(self, views: Mapping[str, NodeView]) -> None:
+        """Confirm what reports show, decide again what has not started in time, and move tokens on."""
+        for entry in self._assumed.confirmed(views):
+            lease = self.by_slot.get(entry.slot)
+            with self._context.aside.care_of("lease", entry.slot, "confirming"):
+                if lease is not None and lease.workload.placed:
+                    self._cluster.confirm(lease.workload)
+                self._assumed.drop(entry.slot)
+        for entry in self._assumed.overdue():
+            lease = self.by_slot.get(entry.slot)
+            self._assumed.postpone(entry.slot)
+            with self._context.aside.care_of("lease", entry.slot, "moving"):
+                if lease is not None:
+                    self._try_elsewhere(lease, views.get(entry.node_id))
+        self._lease_tokens.move_on(views)
+        self.actors.forget_ended()
+        if self._keeps and self._context.now() - self._began >= PREDECESSOR_SECONDS:
+            self._keeps = False  # what nobody has come for is taken away
+            self._tokens.dirty.update(self._book.nodes())
+        self.failover.follow()
+        self.slots.fill_reserves(self._cluster.nodes.by_id)
+
+    def queries(self) -> list[Find | FindEnded]:
+        """Return what has to be looked up in the cluster."""
+        due: list[Find | FindEnded] = [*self.actors.due()]
+        if self._orphans:
+            due.append(FindEnded(tuple(sorted(self._orphans))))
+        return due
+
+    @property
+    def settled(self) -> bool:
+        return self.actors.settled and self._lease_tokens.settled
+
+    def validate(self) -> None:
+        """Raise AssertionError when leases contradict the kernel or each other."""
+        self._table.validate()
+        for slot, lease in self.by_slot.items():
+            workload = lease.workload
+            line = self._scheduler.waiting.get(workload.request, ())
+            assert workload.placed or workload in line or lease.unplaced, f"the lease {slot} is neither placed nor waits"
+            cluster_id = workload.request.cluster
+            assert cluster_id is None or cluster_id in self._cluster.tree.clusters, (
+                f"the lease {slot} is in {cluster_id}, which is gone"
+            )
+            assert (slot in self._assumed) <= workload.placed, slot
+
+    # Deciding
+
+    def _decide(self, known_as: str, ask: Ask) -> tuple[Workload, set[str]]:
+        """Return the workload, placed or waiting; and the actors that have to be known before anything can be decided."""
+        unplaced = self._unknown(ask.request)
+        if unplaced:
+            if ask.request.cluster is not None:
+                self._cluster.tree.get(ask.request.cluster)
+            return Workload(known_as, ask.request, ask.labels, self._scheduler.next_order()), unplaced
+        return self._scheduler.submit(known_as, ask.request, ask.labels), unplaced
+
+    def _unknown(self, request: Request) -> set[str]:
+        """Return the actors that a request names by their handles and of which it is not known where they are; of those that
+        Ray has yet to place only those that it has to keep away from."""
+        unplaced = set()
+        for term in handles(request):
+            for actor_id in term.values:
+                if actor_id in self._table.by_actor or actor_id in self.bystanders:
+                    continue
+                known = self.actors.get(actor_id)
+                if known is None:
+                    self.actors.look_up(actor_id)
+                    unplaced.add(actor_id)
+                elif known.state == RUNNING:
+                    self._see_bystander(known, named=True)
+                elif term.hard and not term.positive and LEASE_LABEL not in known.labels:
+                    unplaced.add(actor_id)
+        return unplaced
+
+    def _decide_beside(self, actor_id: str) -> None:
+        """It is known where an actor is, or that it is gone: decide the leases that were waiting to know."""
+        known = self.actors.get(actor_id)
+        is_placed = known is None or known.state != WAITING or actor_id in self.by_actor
+        for lease in list(self._undecided.get(actor_id, ())):
+            if not is_placed and _avoids(lease.ask.request, actor_id):
+                continue
+            self._undecided[actor_id].remove(lease)
+            lease.unplaced.discard(actor_id)
+            if not lease.unplaced:
+                known_as = lease.workload.workload_id
+                lease.workload = self._scheduler.submit(known_as, lease.workload.request, lease.ask.labels)
+                self._lease_tokens.follow(lease)
+        if not self._undecided.get(actor_id):
+            self._undecided.pop(actor_id, None)
+
+    def _try_elsewhere(self, lease: Lease, view: NodeView | None) -> bool:
+        """Decide again about something that has not begun to start, where its node has no room for it. Return whether it goes
+        to another node."""
+        workload = lease.workload
+        if (lease.is_actor and not lease.actor_id) or not workload.placed or (view and not self.lacks(lease, view)):
+            return False
+        old, confirmed = workload.node, workload.confirmed
+        at = workload.host or Host(None, old, None)
+        self._cluster.release(workload)
+        chosen = decide(self._cluster, workload.request, lease.ask.labels, workload.workload_id)
+        if chosen is None or chosen.node == old:
+            if confirmed:
+                self._cluster.move(workload, old)
+            else:
+                self._cluster.put_back(workload, at)
+            return False
+        self._cluster.place(workload, chosen)
+        where = self._cluster.nodes.at(chosen.node).node_id
+        self._context.note("lease", lease.actor_id or lease.slot, f"had no room in time, and goes to {where[:12]}")
+        self._lease_tokens.follow(lease)
+        self._scheduler.settle()
+        return True
+
+    # Entering and ending
+
+    def _enter(self, slot: str, ask: Ask, workload: Workload, job_id: str, unplaced: set[str]) -> Lease:
+        lease = Lease(slot, ask, workload, self._context.now(), job_id)
+        lease.unplaced = unplaced
+        for actor_id in unplaced:
+            self._undecided[actor_id].append(lease)
+        self._table.add(lease)
+        self._lease_tokens.follow(lease)
+        return lease
+
+    def _adopt(self, slot: str, ask: Ask, job_id: str, node_id: str | None) -> Lease:
+        """Return a lease that was given by a controller that is no more: it is where it runs, or where its token stands."""
+        self.slots.adopt(slot)
+        workload = self._restore(slot, slot, ask, node_id)
+        unplaced = set() if workload.placed or self._is_waiting(workload) else self._unknown(ask.request)
+        lease = self._enter(slot, ask, workload, job_id, unplaced)
+        lease.told = node_id  # by that controller
+        return lease
+
+    def _restore(self, slot: str, known_as: str, ask: Ask, node_id: str | None) -> Workload:
+        """Return the workload of a lease from before, on the node where it is, or decided anew."""
+        if ask.request.cluster is not None and ask.request.cluster not in self._registry.records:
+            self._registry.revive(ask.request.cluster)
+        node = self._cluster.nodes.by_id.get(node_id or self._token_on(slot) or "")
+        if node is None:
+            return self._decide(known_as, ask)[0]
+        self._unknown(ask.request)
+        workload = Workload(known_as, ask.request, ask.labels, self._scheduler.next_order())
+        self._cluster.move(workload, node.number)
+        return workload
+
+    def _end(self, lease: Lease) -> None:
+        """Forget a lease: its slot may be taken again when its token is surely gone. What may fail comes first: then the lease
+        is as it was, and is ended again when it is looked up."""
+        node_id = self._table.node_of(lease)
+        self._scheduler.finish(lease.workload)
+        if node_id is not None:
+            self._recount(node_id)
+        self._table.remove(lease)
+        self._lease_tokens.drop(lease)
+        if lease.is_actor:  # its worker is gone with it
+            self.slots.give_back(lease.slot, after=_WRITTEN_SECONDS)
+        else:
+            self.slots.give_back(lease.slot)
+            self._store.set(TASK_LEASES.key(lease.slot), None)
+        for actor_id in lease.unplaced:
+            self._undecided[actor_id].remove(lease)
+        for known_as in (lease.slot, lease.actor_id):
+            self._context.aside.forget("lease", known_as)
+
+    def _undo(self, slot: str, workload: Workload) -> None:
+        """Forget what was being entered."""
+        entered = self.by_slot.get(slot)
+        if entered is not None and entered.workload is workload:
+            self._end(entered)
+        else:
+            self._scheduler.finish(workload)
+
+    # What follows from an observation
+
+    def _runs(self, lease: Lease, work: Work) -> None:
+        """An actor runs: it is where it is observed to be, whatever was decided."""
+        node_id = next(iter(work.node_ids), None)
+        if node_id is None or node_id not in self._cluster.nodes.by_id:
+            return
+        decided = self._table.node_of(lease)
+        if lease.unplaced:
+            for actor_id in lease.unplaced:
+                self._undecided[actor_id].remove(lease)
+            lease.unplaced = set()
+        if decided != node_id:
+            if decided is not None:
+                self._context.note("lease", lease.actor_id, f"runs on {node_id[:12]}, where {decided[:12]} was decided")
+                self._recount(decided)
+            self._assumed.drop(lease.slot)
+            self._scheduler.move(lease.workload, node_id)
+            self._assumed.add(lease.slot, lease_token(lease.slot), node_id, lease.workload.request)
+            self._recount(node_id)
+        if lease.live_since is None:
+            lease.live_since = self._context.now()
+            self._context.note("lease", lease.actor_id, f"runs on {node_id[:12]}")
+        self._assumed.lives(lease.slot)
+        self._lease_tokens.follow(lease)
+
+    # Actors
+
+    def _see_bystander(self, work: Work, *, named: bool = False) -> None:
+        """An actor without a lease: what it bears or who names it makes it count, while it runs."""
+        labels = own_labels(work.labels)
+        if work.state != RUNNING:
+            self.bystanders.drop(work.work_id)
+        elif (labels or named or self._table.is_named(work.work_id)) and work.node_ids:
+            self.bystanders.add_actor(work.work_id, work.node_ids[0], labels, work.namespace)
+        if work.state != WAITING:
+            self._decide_beside(work.work_id)
+
+    def _claimed_by(self, work: Work) -> Lease | None:
+        """Return the lease of an actor that is seen for the first time."""
+        slot = work.labels.get(LEASE_LABEL)
+        if slot is None or work.state == ENDED:
+            return None
+        lease = self.by_slot.get(slot)
+        if lease is None:
+            lease = self._adopt(slot, decode_ask(work.labels[REQUEST_LABEL]), work.job_id, next(iter(work.node_ids), None))
+        elif lease.actor_id:
+            return None
+        self._bind(lease, work.work_id)
+        return lease
+
+    def _bind(self, lease: Lease, actor_id: str) -> None:
+        self.bystanders.drop(actor_id)
+        self._table.bind(lease, actor_id)
+        self._context.aside.rename("lease", lease.slot, actor_id)
+        self._lease_tokens.tell(lease)
+        if lease.told is None:
+            self._context.note("lease", actor_id, "waits: no node for it now")
+        if self._table.is_named(actor_id):
+            self._decide_beside(actor_id)
+            self._scheduler.settle()  # what waits for this very actor can find it now
+
+    # The rest
+
+    def _is_waiting(self, workload: Workload) -> bool:
+        return workload in self._scheduler.waiting.get(workload.request, ())
+
+    def _stands(self, node_id: str, token: str) -> bool:
+        return self._book.amount(node_id, token) > TAKEN / 2
+
+    def _token_on(self, slot: str) -> str | None:
+        token = lease_token(slot)
+        return next((node_id for node_id in self._book.nodes() if self._book.amount(node_id, token)), None)
+
+
+def _avoids(request: Request, actor_id: str) -> bool:
+    """Return whether a request has to keep away from an actor."""
+    return any(term.hard and not term.positive and actor_id in term.values for term in handles(request))
+
+
+def _ended(work: Work) -> Work:
+    return Work(work.kind, work.work_id, work.name, work.job_id, ENDED, "DEAD", (), labels=work.labels)

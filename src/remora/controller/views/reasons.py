@@ -1,0 +1,138 @@
+"""Why work waits, in plain values: what the kernel says about the class whose token it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from remora.controller.clusters.records import Record
+from remora.controller.controller import Controller
+from remora.controller.leases.lease_table import Lease, wants
+from remora.controller.picture import real
+from remora.kernel.explaining.explain import FITS, RESOURCES, Explanation
+from remora.kernel.explaining.explain_clusters import explain_request
+from remora.kernel.explaining.explain_groups import explain_group
+from remora.kernel.placing.group_fit import first_possible
+from remora.kernel.placing.placement import feasible
+from remora.kernel.rules import Query
+from remora.kernel.state.workloads import Group
+from remora.model.groups import Bundle, GroupRequest
+from remora.model.requests import Request
+from remora.model.resources import show_amounts
+from remora.model.strategies import TASK
+from remora.port.contract import ENDED, GROUP, RUNNING, Work
+from remora.wire.asks import LEASE_LABEL
+from remora.wire.classes import ClassSpec
+from remora.wire.tokens import class_of_token, is_in_group, slot_of_token
+
+Shape = Mapping[str, float]
+
+_NOT_ATTACHED = "submitted by a job that is not attached: Ray decides by resources alone"
+_STEPS = {
+    "PENDING_ARGS_AVAIL": "its arguments are not there yet",
+    "DEPENDENCIES_UNREADY": "the arguments of its constructor are not there yet",
+    "PENDING_ARGS_FETCH": "its arguments are being brought to its node",
+    "PENDING_OBJ_STORE_MEM_AVAIL": "its node has no room in the object store for its arguments",
+}
+
+
+def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str = "") -> dict[str, Any]:
+    """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``refusals``, ``case``, ``busy``: whether it only has
+    to wait until something else ends, and ``fits``: whether it need not even that."""
+    lease = next((found for shape in shapes for name in shape if (found := _lease(controller, name)) is not None), None)
+    if lease is not None:
+        return _why_leased(controller, lease)
+    share = controller.groups.of_work(name for shape in shapes for name in shape)
+    if share is not None:
+        return _why_in_cluster(controller, share)
+    specs = [_spec(controller, shape) for shape in shapes]
+    known = [spec for spec in specs if spec is not None]
+    resources = [real(shape) for shape in shapes]
+    if len(known) != len(specs):
+        return _row("", Explanation(_NOT_ATTACHED), busy=True)
+    if strategy:
+        bundles = tuple(Bundle(need, spec.choices[0]) for need, spec in zip(resources, known, strict=True))
+        group = Group("", GroupRequest((bundles,), strategy, cluster=_living(controller, known[0])))
+        asked = "; ".join(dict.fromkeys(spec.describe() for spec in known if spec.describe()))
+        return _row(asked, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
+    request = Request(TASK, resources[0], resources[0], known[0].choices, cluster=_living(controller, known[0]))
+    busy = any(feasible(controller.cluster, Query(request, choice)) for choice in request.choices)
+    return _row(known[0].describe(), explain_request(controller.cluster, request), busy=busy)
+
+
+def why_work(controller: Controller, work: Work) -> dict[str, Any]:
+    """One task, actor or placement group: what it is, where it is, or why it is nowhere yet."""
+    row: dict[str, Any] = {
+        "kind": work.kind,
+        "id": work.work_id,
+        "name": work.name,
+        "job": work.job_id,
+        "state": work.state,
+        "detail": work.detail,
+        "nodes": list(work.node_ids),
+        "resources": [real(shape).to_dict() for shape in work.shapes],
+    }
+    if work.state == ENDED:
+        return row | _row("", Explanation(f"it has ended ({work.detail})"))
+    if work.state == RUNNING:
+        where = f" on {', '.join(node_id[:12] for node_id in work.node_ids)}" if work.node_ids else ""
+        what = "it is placed" if work.kind == GROUP else "it runs"
+        return row | _row("", Explanation(f"{what}{where}"))
+    if work.detail in _STEPS:
+        return row | _row("", Explanation(_STEPS[work.detail]))
+    if any(is_in_group(name) for shape in work.shapes for name in shape):
+        return row | _row("", Explanation("its placement group has no room for it yet, or is not placed yet"))
+    slot = work.labels.get(LEASE_LABEL)
+    if slot is not None and slot in controller.leases.by_slot:
+        return row | _why_leased(controller, controller.leases.by_slot[slot])
+    return row | why_waiting(controller, work.shapes, work.strategy)
+
+
+def _lease(controller: Controller, name: str) -> Lease | None:
+    slot = slot_of_token(name)
+    return controller.leases.by_slot.get(slot) if slot is not None else None
+
+
+def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
+    asked = wants(lease.ask.request)
+    node_id = controller.leases.node_of(lease)
+    if node_id is not None:
+        lacks = controller.leases.lacks(lease, controller.picture.views.get(node_id))
+        what = f"and waits there until others give back {show_amounts(lacks)}" if lacks else "it is about to start there"
+        return _row(asked, Explanation(f"decided {node_id[:12]}, {what}", case=RESOURCES if lacks else ""), busy=True)
+    if lease.unplaced:
+        return _row(
+            asked, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
+        )
+    why = controller.scheduler.explain(lease.workload)
+    return _row(asked, why, busy=why.case in (RESOURCES, FITS))
+
+
+def _why_in_cluster(controller: Controller, record: Record) -> dict[str, Any]:
+    """A placement group in a virtual cluster that waits in GCS."""
+    vcluster = record.vcluster
+    if vcluster.whole or vcluster.group is None:
+        nodes = dict.fromkeys(controller.cluster.nodes.at(vnode.node).node_id[:12] for vnode in vcluster.vnodes())
+        if record.group is not None and record.group.reserved:
+            text = f"it has lost a node: {', '.join(nodes)} is decided, and Ray tries it there now or when the next node joins"
+            return _row("", Explanation(text), busy=True)
+        return _row("", Explanation(f"decided {', '.join(nodes)}: Ray has yet to place it there", case=FITS), busy=True)
+    group = Group("", vcluster.group)
+    group.hosts = [vnode.host if vnode is not None else None for vnode in vcluster.fixed]
+    return _row("", explain_group(controller.cluster, group), busy=True)
+
+
+def _spec(controller: Controller, shape: Shape) -> ClassSpec | None:
+    classes = [class_id for name in shape if (class_id := class_of_token(name)) is not None]
+    return controller.roster.classes.get(classes[0]) if classes else None
+
+
+def _living(controller: Controller, spec: ClassSpec) -> str | None:
+    """The virtual cluster that a class belongs to, if it is still there."""
+    return spec.cluster if spec.cluster in controller.registry.records else None
+
+
+def _row(asked: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:
+    found = why.to_dict()
+    found["suggestions"] = [str(each) for each in why.suggestions]
+    return {"wants": asked, **found, "busy": busy, "fits": why.case == FITS}

@@ -1,0 +1,111 @@
+"""The tree of virtual clusters as it is shown: the root and each cluster with what it has, uses and may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remora.controller.clusters.records import Record
+from remora.controller.controller import Controller
+from remora.controller.tokens.book import Units
+from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.cluster_tree import READY
+from remora.kernel.state.shares import bump
+from remora.kernel.state.virtual_labels import labels_of
+from remora.model.resources import Resources
+from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL
+from remora.wire.fences import ROOT
+
+
+def look_at(controller: Controller, cluster_id: str) -> dict[str, Any]:
+    """Return the state of a cluster; while it waits its place in the queue, and why."""
+    record = controller.registry.get(cluster_id)
+    where = {"position": controller.registry.position(record), "reason": controller.registry.why(record)}
+    return {"cluster_id": cluster_id, "state": record.state, **where}
+
+
+def tree(controller: Controller) -> list[dict[str, Any]]:
+    """Return every virtual cluster, parents first; not those that are closed and have given everything back, nor what placement
+    groups have, which is used by whom they lie in."""
+    records = (record for record in controller.registry.records.values() if record.group is None)
+    return [describe(controller, record) for record in records if record.has_something]
+
+
+def describe(controller: Controller, record: Record) -> dict[str, Any]:
+    """Return one virtual cluster in plain values."""
+    vcluster = record.vcluster
+    parent = vcluster.parent
+    total: Units = {}
+    used: Units = {}
+    nodes = []
+    for vnode in vcluster.vnodes():
+        node_id = controller.cluster.nodes.at(vnode.node).node_id
+        above = vnode.host.fixed or (parent.flex.get(vnode.node) if parent is not None else None)
+        nodes.append(
+            {
+                "vnode_id": vnode.vnode_id,
+                "node_id": node_id,
+                "parent": above.vnode_id if above is not None else node_id,
+                "fixed": vnode.fixed,
+                "labels": labels_of(controller.cluster, vnode),
+                "total": Resources(vnode.total).to_dict(),
+                "used": Resources(vnode.used).to_dict(),
+            }
+        )
+        for name in vnode.total:
+            bump(total, name, vnode.total[name])
+            bump(used, name, vnode.used.get(name, 0))
+    names = {*total, *(vcluster.spec.flexible_resource_max or ())}
+    limits = {name: controller.use.cap(vcluster.cluster_id, name) for name in sorted(names)}
+    return {
+        "cluster_id": vcluster.cluster_id,
+        "parent": parent.cluster_id if parent is not None else None,
+        "job_id": record.job_id,
+        "state": record.state,
+        "priority": vcluster.priority,
+        "spec": vcluster.spec.to_dict(),
+        "min": vcluster.minimum().to_dict(),
+        "total": Resources(total).to_dict(),
+        "used": Resources(used).to_dict(),
+        "max": Resources({name: units for name, units in limits.items() if units is not None}).to_dict(),
+        "position": controller.registry.position(record),
+        "reason": controller.registry.why(record),
+        "nodes": nodes,
+    }
+
+
+def root_row(cluster: Cluster) -> dict[str, Any]:
+    """Return the same for the whole cluster. What its virtual clusters have counts as used, idle or not."""
+    nodes: list[dict[str, Any]] = []
+    for node in cluster.nodes.by_id.values():
+        free = cluster.available.amounts(node.number)
+        used = Resources({name: max(units - free.get(name, 0), 0) for name, units in node.total.items()})
+        nodes.append(
+            {
+                "vnode_id": node.node_id,
+                "node_id": node.node_id,
+                "parent": None,
+                "fixed": True,
+                "labels": {**node.labels, VNODE_LABEL: node.node_id, VCLUSTER_LABEL: ROOT},
+                "total": node.total.to_dict(),
+                "used": used.to_dict(),
+            }
+        )
+    return {
+        "cluster_id": ROOT,
+        "parent": None,
+        "job_id": "",
+        "state": READY,
+        "spec": {},
+        "total": _sum(node["total"] for node in nodes),
+        "used": _sum(node["used"] for node in nodes),
+        "max": {},
+        "nodes": nodes,
+    }
+
+
+def _sum(parts: Iterable[dict[str, float]]) -> dict[str, float]:
+    total = Resources()
+    for part in parts:
+        total += Resources.parse(part)
+    return total.to_dict()

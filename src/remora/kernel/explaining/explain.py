@@ -1,0 +1,242 @@
+"""Why something waits: every node counted once, by the first rule that refuses it; and the smallest changes.
+
+``0/5 nodes fit: 2 have the untolerated taint gpu_node=true, 2 already host an actor with type in (cat), 1 lacks 1 CPU``
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from typing import Any
+
+from remora.kernel.placing.placement import feasible
+from remora.kernel.rules import ALL, Change, Query, Screen
+from remora.kernel.rules.capacity import FREE, TOTAL
+from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.node_sets import NodeSet, members, most_wanted, without
+from remora.model.labels import Labels, show_labels
+from remora.model.requests import NodeClass, Request
+from remora.model.resources import Resources, show_amounts
+
+_MOST_SUGGESTIONS = 3
+_CLOSEST_LOOK = 64
+_MOST_NAMED = 1_000
+
+AFFINITY = "affinity"
+RESOURCES = "resources"
+BOTH = "affinity and resources"
+NODES = "nodes"
+FITS = "fits"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """So many nodes are refused for this reason."""
+
+    rule: str
+    text: str
+    count: int
+    node_ids: tuple[str, ...]
+    """Which nodes; at most a thousand of them are named."""
+    each: str = ""
+    """The same about one of them: ``lacks 1 CPU``."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Changes that, made together, place it."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def text(self) -> str:
+        return " and ".join(change.text for change in self.changes)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why something waits. ``case`` says which of affinity, resources or both holds it back, else ``nodes``; and ``fits``
+    where nothing does any more."""
+
+    reason: str
+    refusals: tuple[Refusal, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+    case: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason,
+            "case": self.case,
+            "refusals": [
+                {"rule": item.rule, "text": item.text, "each": item.each, "count": item.count, "nodes": list(item.node_ids)}
+                for item in self.refusals
+            ],
+            "suggestions": [
+                {"text": item.text, "changes": [change.to_dict() for change in item.changes]} for item in self.suggestions
+            ],
+        }
+
+
+def explain(cluster: Cluster, request: Request, labels: Labels = (), workload_id: str = "") -> Explanation:
+    """Return why a request on the physical cluster waits now, by the choice that ``decide`` waits for."""
+    queries = [Query(request, choice, labels, workload_id) for choice in request.choices]
+    query = next((query for query in queries if feasible(cluster, query)), queries[0])
+    screens = [screen for rule in ALL for screen in rule.screens(cluster, query)]
+    refusals = count_refusals(cluster, screens, cluster.nodes.alive)
+    total = len(cluster.nodes.by_id)
+    if fitting(total, refusals):
+        return about_to_start(total, "nodes", refusals)
+    return Explanation(
+        reason=sentence(total, "nodes", refusals),
+        refusals=refusals,
+        suggestions=_suggest(cluster, query, screens),
+        case=case_of(screens, cluster.nodes.alive),
+    )
+
+
+def count_refusals(cluster: Cluster, screens: list[Screen], nodes: NodeSet) -> tuple[Refusal, ...]:
+    """Count every node once, under the first screen that refuses it."""
+    refusals = []
+    left = nodes
+    for screen in screens:
+        passing = screen.passing(left)
+        refused = without(left, passing)
+        if refused:
+            count = refused.bit_count()
+            ids = tuple(cluster.nodes.at(number).node_id for number in islice(members(refused), _MOST_NAMED))
+            each = screen.rule.refusal(screen.subject, 1).removeprefix("1 ")
+            refusals.append(Refusal(screen.rule.name, screen.rule.refusal(screen.subject, count), count, ids, each))
+        left = passing
+    return tuple(refusals)
+
+
+def sentence(total: int, what: str, refusals: tuple[Refusal, ...]) -> str:
+    """Return ``0/5 nodes fit: ...``; ``what`` is the plural."""
+    if not total:
+        return f"there are no {what} yet"
+    return f"{fitting(total, refusals)}/{total} {what} fit: {', '.join(refusal.text for refusal in refusals)}"
+
+
+def fitting(total: int, refusals: tuple[Refusal, ...]) -> int:
+    return total - sum(refusal.count for refusal in refusals)
+
+
+def about_to_start(total: int, what: str, refusals: tuple[Refusal, ...]) -> Explanation:
+    """Return the explanation of something that has found its place since it was seen waiting."""
+    return Explanation(f"{fitting(total, refusals)}/{total} {what} fit: it is about to start", refusals, case=FITS)
+
+
+def case_of(screens: list[Screen], nodes: NodeSet) -> str:
+    """Return which case of Ray's affinity proposal it is; ``nodes`` when labels or taints leave no node at all."""
+    left = nodes
+    for screen in screens:
+        if screen.rule.name not in ("affinity", "symmetry", "capacity"):
+            left = screen.passing(left)
+    if not left:
+        return NODES
+    near = enough = left
+    for screen in screens:
+        if screen.rule.name in ("affinity", "symmetry"):
+            near = screen.passing(near)
+        elif screen.rule.name == "capacity":
+            enough = screen.passing(enough)
+    if near and not enough:
+        return RESOURCES
+    if enough and not near:
+        return AFFINITY
+    return BOTH
+
+
+def _suggest(cluster: Cluster, query: Query, screens: list[Screen]) -> tuple[Suggestion, ...]:
+    """Return what would have to change on the nodes that the fewest constraints refuse, by kind, the most common kind first."""
+    found: list[Suggestion] = []
+    helped: dict[Suggestion, int] = {}
+    alive = cluster.nodes.alive
+    new_node = _new_node(query)
+    if not feasible(cluster, query) and new_node is not None:
+        found.append(Suggestion((new_node,)))
+    nearest = most_wanted(alive, [screen.passing(alive) for screen in screens])
+    while nearest and len(found) < _MOST_SUGGESTIONS:
+        alike, failing = _alike(screens, nearest)
+        nearest = without(nearest, alike)
+        number = _cheapest(cluster, failing, alike)
+        changes = tuple(change for screen in failing for change in screen.rule.remedy(cluster, query, screen.subject, number))
+        suggestion = Suggestion(_without_repeats(changes))
+        possible = all(screen.rule.remedy(cluster, query, screen.subject, number) for screen in failing)
+        if changes and possible:
+            helped[suggestion] = helped.get(suggestion, 0) + alike.bit_count()
+            if suggestion not in found:
+                found.append(suggestion)
+    found.sort(key=lambda each: -helped.get(each, inf))
+    if not found and new_node is not None:
+        found.append(Suggestion((new_node,)))
+    return tuple(found)
+
+
+def _alike(screens: list[Screen], nodes: NodeSet) -> tuple[NodeSet, list[Screen]]:
+    """Return the nodes that fail exactly what the first of them fails, and what that is."""
+    alike = nodes
+    failing = []
+    probe = nodes & -nodes
+    for screen in screens:
+        passing = screen.passing(alike)
+        if passing & probe:
+            alike = passing
+        else:
+            alike = without(alike, passing)
+            failing.append(screen)
+    return alike, failing
+
+
+def _cheapest(cluster: Cluster, failing: list[Screen], nodes: NodeSet) -> int:
+    """Return, among nodes that fail alike, the one that lacks least."""
+    short = [screen.subject for screen in failing if screen.rule.name == "capacity"]
+    best, least = -1, 0
+    for looked, number in enumerate(members(nodes)):
+        if looked == _CLOSEST_LOOK and best >= 0:
+            break
+        missing = sum(units - cluster.available.get(number, name) for kind, name, units in short if kind in (TOTAL, FREE))
+        if best < 0 or missing < least:
+            best, least = number, missing
+    return best
+
+
+def _without_repeats(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the changes without repeats: two taints of one key are tolerated once."""
+    return tuple({(change.action, str(change.subject)): change for change in changes}.values())
+
+
+def _new_node(query: Query) -> Change | None:
+    """Return the change that adds a node that would do; None when what is asked for cannot be found on an empty node."""
+    request = query.request
+    if request.follows or query.choice.node_id is not None or request.cluster is not None:
+        return None
+    labels = labels_for(query.choice)
+    return None if labels is None else new_node(request.demand, labels)
+
+
+def new_node(resources: Resources, labels: dict[str, str]) -> Change:
+    what = f"add a node with {show_amounts(resources)}" if resources else "add a node"
+    if labels:
+        what += f" and the label{'s' if len(labels) > 1 else ''} {show_labels(labels)}"
+    return Change("add_node", (resources, tuple(sorted(labels.items()))), what)
+
+
+def labels_for(choice: NodeClass) -> dict[str, str] | None:
+    """Return labels that a class admits; None when its terms contradict each other."""
+    labels: dict[str, str] = {}
+    wanted = [*choice.selector.terms, *(next((t for t in terms if not t.positive), terms[0]) for terms in choice.any_of)]
+    for term in wanted:
+        if not term.positive or term.key in labels:
+            continue
+        options = [*term.values, "true"] if not term.takes_values else list(term.values)
+        fits = [value for value in options if all(t.matches({term.key: value}) for t in wanted if t.key == term.key)]
+        if not fits:
+            return None
+        labels[term.key] = fits[0]
+    whole = all(term.matches(labels) for term in wanted)
+    return labels if whole else None

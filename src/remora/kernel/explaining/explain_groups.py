@@ -1,0 +1,110 @@
+"""Why a placement group waits: the bundles that fit nowhere by themselves, else that they do not fit together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remora.kernel.explaining.explain import FITS, RESOURCES, Explanation, Suggestion, labels_for, new_node
+from remora.kernel.explaining.explain_clusters import explain_request
+from remora.kernel.placing.group_fit import attempt, space_of, would_fit
+from remora.kernel.placing.placement import decide, feasible
+from remora.kernel.rules import Change, Query
+from remora.kernel.rules.base import verb
+from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.cluster_tree import READY
+from remora.kernel.state.workloads import Group, Host
+from remora.model.groups import Bundle
+from remora.model.requests import NodeClass, Request
+from remora.model.resources import EMPTY, Resources, show_amounts
+from remora.model.strategies import TASK
+
+_MOST_NAMED = 3
+_HOW = {"STRICT_SPREAD": "on different nodes", "STRICT_PACK": "on one node"}
+
+
+def explain_group(cluster: Cluster, group: Group) -> Explanation:
+    request = group.request
+    if request.cluster is not None and cluster.tree.get(request.cluster).state != READY:
+        return Explanation(f"its virtual cluster {request.cluster} is queued", case=RESOURCES)
+    option = group.option if group.hosts else _option(cluster, group)
+    bundles = request.options[option]
+    missing = [bundle for index, bundle in enumerate(bundles) if not group.hosts or group.hosts[index] is None]
+    alone = [single for bundle in missing if decide(cluster, single := _single(group, bundle)) is None]
+    if alone:
+        first = explain_request(cluster, alone[0])
+        what = f"{verb(len(alone), 'bundle fits', 'bundles fit')} nowhere (of {len(bundles)})"
+        return Explanation(f"{what}: {first.reason}", first.refusals, _suggest(cluster, group, bundles, missing), first.case)
+    gang = attempt(cluster, space_of(cluster, group), group, option, list(group.hosts) or [None] * len(bundles))
+    hosts = gang.place()
+    if hosts is not None:
+        return Explanation(f"it fits on {_name_nodes(cluster, hosts)}: Ray is about to reserve it", case=FITS)
+    total = sum((bundle.resources for bundle in missing), EMPTY)
+    how = _HOW.get(request.strategy, "together")
+    but = f"no way to have all {how} was found" if gang.gave_up else f"not all {how}"
+    return Explanation(
+        f"each of the {len(missing)} bundles fits somewhere, but {but}: they need {show_amounts(total)}",
+        suggestions=_suggest(cluster, group, bundles, missing),
+        case=RESOURCES,
+    )
+
+
+def _name_nodes(cluster: Cluster, hosts: list[Host]) -> str:
+    names = list(dict.fromkeys(cluster.nodes.at(host.node).node_id for host in hosts))
+    more = len(names) - _MOST_NAMED
+    return " and ".join([", ".join(names[:_MOST_NAMED]), f"{more} more"] if more > 0 else [", ".join(names)])
+
+
+def _option(cluster: Cluster, group: Group) -> int:
+    """Return the option that is waited for: the first whose bundles could each be held, by size, labels and taints."""
+    for option, bundles in enumerate(group.request.options):
+        singles = [_single(group, bundle) for bundle in bundles]
+        if all(feasible(cluster, Query(single, single.choices[0])) for single in singles):
+            return option
+    return 0
+
+
+def _single(group: Group, bundle: Bundle) -> Request:
+    return Request(TASK, bundle.resources, bundle.resources, (bundle.nodes,), cluster=group.request.cluster)
+
+
+def _suggest(cluster: Cluster, group: Group, bundles: tuple[Bundle, ...], missing: list[Bundle]) -> tuple[Suggestion, ...]:
+    """Return which taint to tolerate or term to drop, for all bundles alike, where that places the group; and new nodes."""
+    found = [
+        Suggestion((change,))
+        for change in _relaxations(cluster, bundles)
+        if would_fit(cluster, group, tuple(replace(bundle, nodes=_relaxed(bundle.nodes, change)) for bundle in bundles))
+    ]
+    if group.request.cluster is None and (added := _new_nodes(group, missing)):
+        found.append(Suggestion(added))
+    return tuple(found[:3])
+
+
+def _relaxations(cluster: Cluster, bundles: tuple[Bundle, ...]) -> list[Change]:
+    taints = dict.fromkeys(key for node in cluster.nodes.by_id.values() for key in node.taints) if cluster.nodes.taints else {}
+    terms = dict.fromkeys(term for bundle in bundles for term in bundle.nodes.selector.terms)
+    return [
+        *(Change("tolerate", key, f"tolerate {key}") for key in taints),
+        *(Change("drop_selector", term, f"drop {term.show()}") for term in terms),
+    ]
+
+
+def _relaxed(nodes: NodeClass, change: Change) -> NodeClass:
+    if change.action == "tolerate":
+        return replace(nodes, tolerations=nodes.tolerations.also(change.subject))
+    return replace(nodes, selector=nodes.selector.without(change.subject))
+
+
+def _new_nodes(group: Group, missing: list[Bundle]) -> tuple[Change, ...]:
+    """Return a new node for each bundle that is not placed, or for STRICT_PACK one that takes them all."""
+    if group.request.strategy == "STRICT_PACK":
+        if group.hosts:
+            return ()
+        selector = missing[0].nodes.selector
+        for bundle in missing[1:]:
+            selector = selector.also(bundle.nodes.selector.terms)
+        total: Resources = sum((bundle.resources for bundle in missing), EMPTY)
+        missing = [Bundle(total, replace(missing[0].nodes, selector=selector))]
+    made = [
+        new_node(bundle.resources, labels) if (labels := labels_for(bundle.nodes)) is not None else None for bundle in missing
+    ]
+    return tuple(change for change in made if change is not None) if None not in made else ()

@@ -1,0 +1,302 @@
+"""``remora.init`` and its siblings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ray
+from ray import ObjectRef
+from ray._raylet import BaseID
+from ray.actor import ActorHandle
+from ray.util.placement_group import PlacementGroup
+
+from remora.errors import InvalidInputError, InvalidLabelError, UnknownNameError
+from remora.live import installed
+from remora.live.adapter import unpatched
+from remora.live.adapter.local_nodes import follow_auth
+from remora.live.adapter.tables import submissions
+from remora.live.attach import install
+from remora.live.clusters import job_cluster
+from remora.live.clusters.scopes import base
+from remora.live.host.controller_actor import start_controller
+from remora.live.link import NAMESPACE, link
+from remora.live.submit import waiting_groups
+from remora.live.submit.labelled_objects import objects
+from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels, parse_workload_labels
+from remora.model.selectors import LabelSelector
+from remora.model.taints import parse_taints, rare_resources
+from remora.model.virtual_clusters import VirtualCluster
+from remora.wire.calls import (
+    EnsureClass,
+    Explain,
+    FindNode,
+    GetClusters,
+    GetEvents,
+    GetStatus,
+    LabelNode,
+    PutObject,
+    TaintNode,
+    Withdraw,
+    new_ask,
+)
+from remora.wire.rewrite import Defaults
+
+_log = logging.getLogger("remora")
+
+_REPORTED_SECONDS = 4.0
+_NEW_SECONDS = 1.0
+_GIVEN_BACK_SECONDS = 5.0
+
+
+def init(
+    *args: Any,
+    tolerations: Any = None,
+    label_selector: Any = None,
+    labels: Any = None,
+    virtual_cluster: Any = None,
+    **ray_init: Any,
+) -> Any:
+    """Connect as ``ray.init`` does, or take an existing connection over, and attach.
+
+    ``tolerations``, ``label_selector`` and ``labels`` hold for everything that this job submits, library code included,
+    unless a call says otherwise. Where this call starts a Ray of its own, ``labels`` are those of its node, as in ``ray.init``.
+    ``virtual_cluster`` is a ``VirtualCluster``, a mapping or JSON: the whole job runs in it, once its minimum is reserved.
+    """
+    spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
+    defaults = Defaults.parse(**job_cluster.given(label_selector=label_selector, tolerations=tolerations, labels=labels))
+    context, started = None, False
+    if not ray.is_initialized() or args or ray_init:
+        follow_auth(args[0] if args else ray_init.get("address"))
+        with job_cluster.by_hand():
+            context, started = _connect(args, ray_init, labels)
+    if started:
+        defaults = replace(defaults, labels=())
+    if started and labels is None:
+        _log.warning("label selectors are ignored on a single-node Ray that was started here without labels")
+        defaults = replace(defaults, label_selector=LabelSelector(), ignores_selectors=True)
+    inside = tuple(base)
+    _attach(defaults)
+    job_cluster.enter(spec, inside)
+    return context
+
+
+def _connect(args: tuple[Any, ...], ray_init: dict[str, Any], labels: Any) -> tuple[Any, bool]:
+    """Ray's own context, and whether this call started the cluster."""
+    if labels is not None:
+        try:
+            return ray.init(*args, labels=labels, **ray_init), True
+        except ValueError as error:
+            if "labels must not be provided" not in str(error):
+                raise
+    context = ray.init(*args, **ray_init)
+    return context, ray._private.worker._global_node.is_head() and _is_local(args, ray_init)
+
+
+def attach() -> None:
+    """Attach a process that is connected already. Twice is once."""
+    if installed.current() is None:
+        _attach(Defaults())
+
+
+def detach() -> None:
+    """This process is as if it had never attached."""
+    install.uninstall()
+
+
+def shutdown_controller() -> None:
+    """Remove the controller and every token from the cluster; detach this process.
+
+    What is still running keeps the token that it holds until it ends; if something does, a warning says on which nodes.
+    """
+    detach()
+    controller = link.find(anew=True)
+    if controller is None:
+        return
+    until = time.monotonic() + _GIVEN_BACK_SECONDS
+    left = link.ask(Withdraw())
+    while left and time.monotonic() < until:  # workers give their leases back a moment after their last task
+        time.sleep(0.1)
+        left = link.ask(Withdraw())
+    ray.kill(controller, no_restart=True)
+    if left:
+        _log.warning("tokens stay on %s until what holds them ends", ", ".join(node_id[:12] for node_id in left))
+
+
+def label_node(node_id: str, labels: Mapping[str, str | None]) -> None:
+    """Set labels of a live node; None takes one away. What waits for such a label starts."""
+    drop = parse_label_keys([key for key, value in labels.items() if value is None])
+    set_ = parse_labels({key: value for key, value in labels.items() if value is not None})
+    reserved = next((key for key in labels if key.startswith(RESERVED_PREFIX)), None)
+    if reserved is not None:
+        raise InvalidLabelError(f"the label {reserved!r} is set by Ray and can't be changed; for example use 'zone'")
+    _change(LabelNode, node_id, set_, drop)
+
+
+def taint_node(node_id: str, taints: Mapping[str, str]) -> None:
+    """When this returns, no task that does not tolerate the taints starts on the node any more; what runs there finishes."""
+    _change(TaintNode, node_id, parse_taints(taints), ())
+
+
+def untaint_node(node_id: str, keys: Iterable[str]) -> None:
+    """Take taints away again, those that the node was started with too; new work may start there at once."""
+    _change(TaintNode, node_id, (), parse_label_keys(keys, of="taint keys"))
+
+
+def put(value: Any, *, labels: Mapping[str, str] | None = None) -> Any:
+    """As ``ray.put``; ``object_affinity`` finds the node where an object with such labels lies, as long as anybody
+    refers to it."""
+    parsed = parse_workload_labels(labels)
+    reference = ray.put(value)
+    if parsed:
+        start_controller()
+        context, object_id = ray.get_runtime_context(), reference.hex()
+        link.ask(PutObject(object_id, parsed, context.get_node_id(), context.namespace, context.get_job_id()))
+        objects.add(object_id, context.get_job_id())
+    return reference
+
+
+def status() -> dict[str, Any]:
+    """Nodes with labels, taints and use; what waits, why, and what would help."""
+    answer: dict[str, Any] = link.ask(GetStatus())
+    return answer
+
+
+def virtual_clusters() -> list[dict[str, Any]]:
+    """Every virtual cluster, parents first, with what it has, uses and may have; those that wait too."""
+    names = submissions()
+    found: list[dict[str, Any]] = link.ask(GetClusters())
+    return [{**row, "submission_id": names.get(row["job_id"])} for row in found]
+
+
+@dataclass(frozen=True)
+class Why:
+    """One task, actor or placement group: its ``state``, where it is, or the ``reason`` why it is nowhere yet and the
+    ``suggestions`` of what would help. ``refusals`` counts the nodes by what refuses it."""
+
+    kind: str
+    id: str
+    name: str
+    state: str
+    nodes: tuple[str, ...]
+    reason: str
+    suggestions: tuple[str, ...]
+    refusals: tuple[Mapping[str, Any], ...]
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def explain(what: Any) -> Why:
+    """Why something waits, or where it is: an ObjectRef, an actor handle, a placement group, or an id or name of one."""
+    found = explain_all(_id_of(what))
+    if not found:
+        raise UnknownNameError(f"no task, actor, placement group or job has the id or name {_id_of(what)!r}")
+    row = found[0]
+    return Why(
+        kind=row["kind"],
+        id=row["id"],
+        name=row["name"],
+        state=row["state"],
+        nodes=tuple(row["nodes"]),
+        reason=row["reason"],
+        suggestions=tuple(row["suggestions"]),
+        refusals=tuple(row["refusals"]),
+    )
+
+
+def explain_all(id_or_name: str) -> list[dict[str, Any]]:
+    """As ``explain``, for everything that has the name, or that a job has not finished."""
+    if not isinstance(id_or_name, str) or not id_or_name.strip():
+        raise InvalidInputError(f"{id_or_name!r} is neither an id nor a name; for example the id of an actor, or its name")
+    waits = waiting_groups.find(id_or_name)
+    if waits is not None:
+        return [waiting_groups.explained(waits)]
+    began = time.monotonic()
+    while True:
+        found: list[dict[str, Any]] = link.ask(Explain(id_or_name))
+        # Tasks are reported about a second after they were submitted, and every new actor waits a moment for its arguments.
+        new = any(row["detail"] == "DEPENDENCIES_UNREADY" for row in found)
+        if time.monotonic() - began > (_NEW_SECONDS if new else 0.0 if found else _REPORTED_SECONDS):
+            return found
+        time.sleep(0.05 if new else 0.25)
+
+
+def events() -> list[dict[str, Any]]:
+    """What happened lately, oldest first."""
+    found: list[dict[str, Any]] = link.ask(GetEvents())
+    return found
+
+
+def _id_of(what: Any) -> str:
+    if isinstance(what, str):
+        return what
+    if isinstance(what, ObjectRef):
+        return str(what.hex())
+    if isinstance(what, PlacementGroup):
+        return str(what.id.hex())
+    if isinstance(what, ActorHandle):
+        return str(what._actor_id.hex())
+    if isinstance(what, BaseID):
+        return str(what.hex())
+    raise InvalidInputError(
+        f"{what!r} can't be explained: give an ObjectRef, an actor handle, a placement group, or an id or name of one"
+    )
+
+
+def connect(address: str | None) -> None:
+    """Connect a command to the cluster that runs; no cluster is the user's mistake, not ours."""
+    if address is not None:
+        reach(address)
+    follow_auth(address)
+    try:
+        with job_cluster.by_hand():  # a command is no part of a program, though it may be typed in one's shell
+            ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
+    except (OSError, ValueError):
+        raise _no_cluster(address) from None
+
+
+def reach(address: str) -> None:
+    """Whether anybody listens there: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+    except (OSError, ValueError):
+        raise _no_cluster(address) from None
+
+
+def _no_cluster(address: str | None) -> InvalidInputError:
+    where = f"at {address}" if address else "here"
+    return InvalidInputError(f"no Ray cluster answers {where}: start one, or give --address, for example 10.0.0.1:6379")
+
+
+def find_node(node_id: str | None, address: str | None) -> str:
+    """A node's whole id, from its beginning or from its address."""
+    start_controller()
+    found: str = link.ask(FindNode(node_id, address))
+    return found
+
+
+def _change(kind: type[LabelNode | TaintNode], node_id: str, set_: Labels, drop: tuple[str, ...]) -> None:
+    link.ask(kind(find_node(node_id, None), set_, list(drop), new_ask()))
+
+
+def _attach(defaults: Defaults) -> None:
+    start_controller()
+    head: Mapping[str, str] = next(
+        (node["Labels"] for node in unpatched.nodes() if "node:__internal_head__" in node["Resources"]), {}
+    )
+    installation = install.install(replace(defaults, rare=rare_resources(head)))
+    plain = installation.submitter.plain.spec
+    if plain is not None:
+        link.ask(EnsureClass(plain.encode()))
+
+
+def _is_local(args: tuple[Any, ...], ray_init: Mapping[str, Any]) -> bool:
+    address = args[0] if args else ray_init.get("address") or os.environ.get("RAY_ADDRESS")
+    return address in (None, "local") and len(unpatched.nodes()) == 1

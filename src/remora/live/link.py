@@ -1,0 +1,142 @@
+"""The one way to the controller: look it up, ask it, tell it something; its errors as ours, and none of Ray's.
+
+A controller that is being restarted is waited for, with a bound; then, or where there is none, it is a ``ControllerAwayError``
+that says what to do. Every call that changes something may arrive twice (``wire.calls``), so it is simply sent again. Workers
+import this with the first thing that they say, so it needs little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError, RayTaskError
+
+from remora.errors import ControllerAwayError, ControllerError
+from remora.live.own_waits import quiet
+from remora.wire.calls import FREQUENT, MAKING, PATIENT, RETURNING, USUAL, Call, encode_call, heard_as, read_answer
+from remora.wire.timing import AWAY_SECONDS, HANDLE_SECONDS
+
+CONTROLLER = "remora-controller"
+NAMESPACE = "remora"
+
+_METHODS = {USUAL: "ask", FREQUENT: "ask_frequent", PATIENT: "ask_patient", RETURNING: "ask_returning", MAKING: "ask_making"}
+_AGAIN_SECONDS = 0.05
+_BUSY_SECONDS = 10 * AWAY_SECONDS  # one that lives and does not answer: it may have much to do
+
+
+class Link:
+    """The controller of the cluster that this process is connected to, whichever that is."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._of: object = None  # the connection that the handle belongs to
+        self._looked_up_at = -inf
+
+    def ask(self, call: Call) -> Any:
+        """Return the controller's answer; raise its error, or ``ControllerAwayError``."""
+        return read_answer(self._get(_METHODS[heard_as(call)], encode_call(call)))
+
+    def tell(self, call: Call) -> Any:
+        """Send a message and wait for nothing. Return it, for ``until_heard``; None where there is nobody to hear it."""
+        handle = self.find()
+        if handle is None:
+            return None
+        with contextlib.suppress(Exception):  # whatever it is, for us it is a message that was lost
+            return getattr(handle, _METHODS[heard_as(call)]).remote(encode_call(call))
+        return None
+
+    def until_heard(self, messages: Sequence[Any]) -> None:
+        """Return when these have been heard, or never will be; or when the controller does not come back."""
+        sent = [message for message in messages if message is not None]
+        if sent and ray.is_initialized():
+            with quiet(), contextlib.suppress(RayError):
+                ray.wait(sent, num_returns=len(sent), timeout=AWAY_SECONDS)
+
+    def find(self, *, anew: bool = False) -> Any:
+        """Return the handle of the controller, or None. It is looked up again once in a while: it may have been shut down and
+        started anew, and what is sent to the old one is lost without a word."""
+        if not ray.is_initialized():
+            return None  # to look it up would connect this process
+        now, connection = time.monotonic(), _connection()
+        if anew or self._of != connection or now - self._looked_up_at > HANDLE_SECONDS:
+            self._handle, self._of, self._looked_up_at = _look_up(), connection, now
+        return self._handle
+
+    def _get(self, method: str, data: bytes) -> bytes:
+        began = time.monotonic()
+        dead: list[str] = []
+        while True:
+            handle = self.find(anew=bool(dead))
+            if handle is None or _id(handle) in dead:
+                raise _away(began)
+            try:
+                with quiet():
+                    return _wait(handle, getattr(handle, method).remote(data))
+            except ActorUnavailableError:
+                if time.monotonic() - began > AWAY_SECONDS:
+                    raise _away(began) from None
+                time.sleep(_AGAIN_SECONDS)
+            except RayActorError:
+                dead.append(_id(handle))  # unless it was shut down and started anew
+            except RayTaskError as error:
+                raise ControllerError(f"the controller failed over this call: {error.cause!r}") from None
+            except RayError as error:
+                raise ControllerError(f"the controller could not be asked: {error}") from None
+
+
+def _wait(handle: Any, reference: Any) -> bytes:
+    """Return the answer; one that is there and has much to do is waited for longer than one that is not."""
+    began = time.monotonic()
+    while True:
+        try:
+            answer: bytes = ray.get(reference, timeout=AWAY_SECONDS)
+        except GetTimeoutError:  # noqa: PERF203 - it is a loop because of this
+            if time.monotonic() - began > _BUSY_SECONDS or not _is_alive(handle):
+                raise _away(began) from None
+        else:
+            return answer
+
+
+def _is_alive(handle: Any) -> bool:
+    from remora.live.adapter.ray_port import RayPort
+
+    return any(found.detail == "ALIVE" for found in RayPort().find(_id(handle)))
+
+
+def _look_up() -> Any:
+    try:
+        return ray.get_actor(CONTROLLER, namespace=NAMESPACE)
+    except (ValueError, RayError):
+        return None
+
+
+def _connection() -> object:
+    context = ray.get_runtime_context()
+    return context.gcs_address, context.get_job_id()
+
+
+def _id(handle: Any) -> str:
+    return str(handle._actor_id.hex())
+
+
+def _away(began: float) -> ControllerAwayError:
+    if not ray.is_initialized():
+        return ControllerAwayError("this process is not connected to Ray: call remora.init() first")
+    waited = time.monotonic() - began
+    if waited < AWAY_SECONDS:
+        return ControllerAwayError(
+            "there is no controller in this cluster: remora.init(), remora.attach() or `remora run` start one"
+        )
+    return ControllerAwayError(
+        f"the controller has not answered for {waited:.0f} s: it is being restarted or its node is gone; `remora status` says "
+        "whether it is back, and remora.shutdown_controller() followed by remora.attach() starts another"
+    )
+
+
+link = Link()
+"""That of this process."""

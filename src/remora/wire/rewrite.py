@@ -1,0 +1,139 @@
+"""What users write in ``.options(...)``, with the defaults of their job, as one class to take a token of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from remora.model.groups import Bundle, GroupRequest, parse_group
+from remora.model.labels import Labels, parse_workload_labels
+from remora.model.requests import NodeClass, Request, parse_fallbacks
+from remora.model.resources import EMPTY, Resources
+from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.strategies import Placement, parse_strategies
+from remora.model.taints import Tolerations, rare_taints
+from remora.wire.asks import Ask
+from remora.wire.classes import ClassSpec
+
+NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
+"""The options that Ray does not know; ``label_selector`` and ``fallback_strategy`` it knows, with fewer spellings."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What ``remora.init(tolerations=, label_selector=, labels=)`` says for everything that a job submits.
+
+    ``rare``: the cluster's rare resources, which whoever asks for one may use. ``ignores_selectors``: on a single-node Ray
+    that was started without labels nothing could match.
+    """
+
+    label_selector: LabelSelector = field(default_factory=LabelSelector)
+    tolerations: Tolerations = field(default_factory=Tolerations)
+    labels: Labels = ()
+    rare: frozenset[str] = frozenset()
+    ignores_selectors: bool = False
+
+    @classmethod
+    def parse(cls, label_selector: Any = None, tolerations: Any = None, labels: Any = None) -> Defaults:
+        return cls(LabelSelector(label_selector), Tolerations(tolerations), parse_workload_labels(labels))
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The class, the node that it names (a hint for Ray), and the labels of the work itself.
+
+    ``lease``: where it goes depends on what else is placed, or others depend on it; then the kernel places it, by ``choices``
+    and ``placement``.
+    """
+
+    spec: ClassSpec
+    node_id: str | None
+    labels: Labels
+    choices: tuple[NodeClass, ...]
+    placement: Placement
+
+    @property
+    def lease(self) -> bool:
+        return bool(self.labels or self.placement.affinities)
+
+    def ask(self, kind: str, held: Mapping[str, float], demand: Mapping[str, float], namespace: str, keys: list[str]) -> Ask:
+        """What the kernel is asked; ``keys`` are taints that it tolerates besides."""
+        placement = self.placement
+        request = Request(
+            kind=kind,
+            resources=Resources.parse(dict(held)),
+            demand=Resources.parse(dict(demand)),
+            choices=ClassSpec(self.choices).tolerating(keys).choices,
+            wishes=placement.node_wishes,
+            wished_node=placement.pin.node_id if placement.pin is not None and placement.pin.soft else None,
+            affinities=placement.affinities,
+            policy=placement.policy,
+            namespace=namespace,
+        )
+        return Ask(request, self.labels)
+
+
+def rewrite(options: Mapping[str, Any], defaults: Defaults, resources: Mapping[str, float] | None = None) -> Rewritten:
+    """All spellings as one class; ``scheduling_strategy`` is given only if ``is_ours``. Raises an InvalidInputError that
+    names what is wrong."""
+    placement = parse_strategies(options.get("scheduling_strategy"), options.get("affinity"))
+    selector = _selector(options, defaults)
+    tolerations = Tolerations(options["tolerations"]) if options.get("tolerations") is not None else defaults.tolerations
+    choices = [selector, *parse_fallbacks(options.get("fallback_strategy"))]
+    terms = placement.node_terms
+    pin = placement.pin.node_id if placement.pin is not None and not placement.pin.soft else None
+    plain = tuple(dict.fromkeys(NodeClass(choice.also(terms), tolerations, placement.node_any, pin) for choice in choices))
+    if placement.node_wishes:
+        choices = [choice.also(_hard(placement.node_wishes)) for choice in choices] + choices
+    classes = tuple(dict.fromkeys(NodeClass(choice.also(terms), tolerations, placement.node_any, pin) for choice in choices))
+    demand = Resources.parse(dict(resources or {})) if len(classes) > 1 else EMPTY
+    if defaults.ignores_selectors:
+        plain = classes = (NodeClass(LabelSelector(), tolerations, (), pin),)
+        demand = EMPTY
+    labels = defaults.labels if options.get("labels") is None else parse_workload_labels(options["labels"])
+    return Rewritten(ClassSpec(classes, demand), pin, labels, plain, placement)
+
+
+def is_ours(strategy: Any) -> bool:
+    """Whether a scheduling strategy is decided by the class: ours, and those of Ray's that say which nodes are allowed.
+
+    A hard node affinity is one of them: Ray fails it at once when the node does not offer the token (yet).
+    """
+    kind = type(strategy)
+    if kind.__name__ == "NodeAffinitySchedulingStrategy" and not strategy.soft:
+        return True
+    return kind.__module__.startswith("remora.") or kind.__name__ == "NodeLabelSchedulingStrategy"
+
+
+def _selector(options: Mapping[str, Any], defaults: Defaults) -> LabelSelector:
+    """``node_labels`` is an older spelling of ``label_selector``; both together must both hold."""
+    given = [options[name] for name in ("label_selector", "node_labels") if options.get(name) is not None]
+    if not given:
+        return defaults.label_selector
+    selector = LabelSelector(given[0])
+    return selector.also(LabelSelector(given[1]).terms) if len(given) > 1 else selector
+
+
+def _hard(terms: tuple[LabelMatchExpression, ...]) -> tuple[LabelMatchExpression, ...]:
+    return tuple(term.hardened() for term in terms)
+
+
+def rewrite_group(bundles: Any, strategy: str | None, options: Mapping[str, Any], defaults: Defaults) -> GroupRequest:
+    """A placement group as users write it, with the defaults of their job and the tolerations of what it asks for."""
+    request = parse_group(bundles, strategy or "PACK", **options)
+    return replace(
+        request, options=tuple(tuple(_bundle(bundle, options, defaults) for bundle in option) for option in request.options)
+    )
+
+
+def _bundle(bundle: Bundle, options: Mapping[str, Any], defaults: Defaults) -> Bundle:
+    nodes = bundle.nodes
+    if not nodes.selector.terms:
+        nodes = replace(nodes, selector=defaults.label_selector)
+    if options.get("tolerations") is None:
+        nodes = replace(nodes, tolerations=defaults.tolerations)
+    if defaults.ignores_selectors:
+        nodes = replace(nodes, selector=LabelSelector())
+    keys = rare_taints(bundle.resources, defaults.rare)
+    return replace(bundle, nodes=ClassSpec((nodes,)).tolerating(keys).choices[0])

@@ -1,0 +1,252 @@
+"""The actions of a script, done to the world. What refers to something that is not there (any more) does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.world import script
+from tests.world.processes import Driver, Process
+from tests.world.submitting import Scope, create_actor, create_group, end_group, enter, leave, submit_task
+from tests.world.world import node_id_of
+
+from remora.wire.calls import DropObject, LabelNode, PutObject, TaintNode
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+ADMIN = "admin"
+
+
+class Acting:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.admin: Driver | None = None
+        self.drivers: dict[str, Driver] = {}
+        self._opening: dict[str, list[Callable[[Scope], None]]] = {}  # what is to be done in a cluster once it is open
+        self.opening: dict[str, script.OpensCluster] = {}
+        self._commands: dict[str, list[Any]] = {}  # by node: one after the other
+        self.unanswered = 0  # commands
+
+    def act(self, action: script.Action) -> None:
+        self.world.note("* {}", action)
+        _ACT[type(action)](self, action)
+
+    # Nodes and jobs
+
+    def _node_joins(self, action: script.NodeJoins) -> None:
+        raylet = self.world.join(action.node, dict(action.resources), dict(action.labels))
+        if raylet.is_head:
+            self.admin = self.world.driver(ADMIN, raylet.node_id)
+            self.world.host.start()
+
+    def _node_dies(self, action: script.NodeDies) -> None:
+        self.world.node_dies(action.node)
+
+    def _job_begins(self, action: script.JobBegins) -> None:
+        node_id = node_id_of(action.node)
+        if node_id in self.world.raylets:
+            self.drivers[action.job] = self.world.driver(action.job, node_id)
+
+    def _job_ends(self, action: script.JobEnds) -> None:
+        driver = self.drivers.get(action.job)
+        if driver is not None:
+            self.world.kill(driver, "it is done")
+
+    # Virtual clusters
+
+    def _opens_cluster(self, action: script.OpensCluster) -> None:
+        self._inside(action.job, action.parent, lambda driver, parent: self._open(action, driver, parent), action.name)
+
+    def _open(self, action: script.OpensCluster, driver: Driver, parent: Scope | None) -> None:
+        waiting = self._opening.setdefault(action.name, [])
+        self.opening[action.name] = action
+
+        def opened(scope: Scope | None, _: Exception | None) -> None:
+            del self._opening[action.name], self.opening[action.name]
+            for each in waiting if scope is not None else ():
+                assert scope is not None
+                each(scope)
+
+        driver.run(
+            lambda _: enter(
+                driver,
+                action.name,
+                parent,
+                action.spec,
+                timeout=action.timeout,
+                priority=action.priority,
+                idle_seconds=action.idle_seconds,
+            ),
+            opened,
+        )
+
+    def _closes_cluster(self, action: script.ClosesCluster) -> None:
+        def close(scope: Scope) -> None:
+            driver = self.drivers.get(scope.job_id)
+            if driver is not None and driver.alive and not scope.closed:
+                driver.run(lambda _: leave(scope))
+
+        if action.name in self._opening:
+            self._opening[action.name].append(close)
+        elif action.name in self.world.scopes:
+            close(self.world.scopes[action.name])
+
+    def _inside(self, job: str, cluster: str, then: Callable[[Driver, Scope | None], None], name: str = "") -> None:
+        """Do it in a virtual cluster: once that is open, and not where it never opens."""
+        driver = self.drivers.get(job)
+        if driver is None or not driver.alive:
+            return
+
+        def inside(scope: Scope | None) -> None:
+            if driver.alive and (scope is None or not scope.closed):
+                then(driver, scope)
+
+        if not cluster:
+            inside(None)
+        elif cluster in self._opening:
+            if name:
+                self._opening.setdefault(name, [])  # it will be
+            self._opening[cluster].append(inside)
+        elif cluster in self.world.scopes:
+            inside(self.world.scopes[cluster])
+
+    # Work
+
+    def _submits(self, action: script.Submits) -> None:
+        def submit(driver: Driver, scope: Scope | None) -> None:
+            driver.run(lambda thread: submit_task(driver, scope, action.task, thread))
+
+        self._inside(action.job, action.cluster, submit)
+
+    def _creates(self, action: script.Creates) -> None:
+        def create(driver: Driver, scope: Scope | None) -> None:
+            driver.run(lambda thread: create_actor(driver, scope, action.actor, thread), self._created)
+
+        self._inside(action.job, action.cluster, create)
+
+    def _created(self, entry: Any, _: Exception | None) -> None:
+        if entry is not None and entry.spec.seconds is not None:
+            self.world.after(entry.spec.seconds, self._end_actor, entry.spec.name)
+
+    def _ends_actor(self, action: script.EndsActor) -> None:
+        self._end_actor(action.actor)
+
+    def _end_actor(self, name: str) -> None:
+        entry = self.world.gcs.actors.get(f"actor-{name}")
+        if entry is not None:
+            self.world.gcs.end_actor(entry, "its user ended it")
+
+    def _puts_object(self, action: script.PutsObject) -> None:
+        driver = self.drivers.get(action.job)
+        if driver is None or not driver.alive:
+            return
+        object_id = f"object-{action.name}"
+        self.world.checks.object_put(object_id, dict(action.labels), driver)
+        self.world.host.send(driver, PutObject(object_id, action.labels, driver.node_id, "tests", action.job))
+
+        def drop() -> None:
+            self.world.checks.ended(object_id)
+            if driver.alive:
+                self.world.host.send(driver, DropObject(object_id))
+
+        self.world.after(action.seconds, drop)
+
+    def _creates_group(self, action: script.CreatesGroup) -> None:
+        def create(driver: Driver, scope: Scope | None) -> None:
+            driver.groups.add(action.name)
+            driver.run(lambda _: create_group(driver, scope, action))
+
+        self._inside(action.job, action.cluster, create)
+
+    def _removes_group(self, action: script.RemovesGroup) -> None:
+        self.end_group(action.name)
+
+    def end_group(self, name: str) -> None:
+        """By a driver of its job, if one lives."""
+        group_id = self.world.group_ids.get(name)
+        job_id = next((driver.job_id for driver in self.drivers.values() if group_id and name in driver.groups), "")
+        driver = self.drivers.get(job_id)
+        if driver is not None and driver.alive:
+            driver.run(lambda _: end_group(driver, name))
+
+    # Commands of people
+
+    def _labels(self, action: script.Labels) -> None:
+        changes: dict[str, str | None] = {**dict(action.set_), **dict.fromkeys(action.drop)}
+        node_id = node_id_of(action.node)
+        self._command(node_id, LabelNode(node_id, action.set_, list(action.drop), self.world.new_ask(action.node)), changes, {})
+
+    def _taints(self, action: script.Taints) -> None:
+        changes: dict[str, str | None] = {**dict(action.set_), **dict.fromkeys(action.drop)}
+        node_id = node_id_of(action.node)
+        self._command(node_id, TaintNode(node_id, action.set_, list(action.drop), self.world.new_ask(action.node)), {}, changes)
+
+    def _command(self, node_id: str, call: Any, labels: dict[str, str | None], taints: dict[str, str | None]) -> None:
+        if node_id in self.world.gcs.views:
+            line = self._commands.setdefault(node_id, [])
+            line.append((call, labels, taints))
+            if len(line) == 1:
+                self._next_command(node_id)
+
+    def _next_command(self, node_id: str) -> None:
+        call, labels, taints = self._commands[node_id][0]
+        assert self.admin is not None
+        answered = self.world.checks.changes(node_id, labels, taints)
+        self.unanswered += 1
+
+        def then(_: Any, __: Exception | None) -> None:
+            self.unanswered -= 1
+            answered()
+            self._commands[node_id].pop(0)
+            if self._commands[node_id]:
+                self._next_command(node_id)
+
+        self.world.host.send(self.admin, call, then)
+
+    # What goes wrong
+
+    def _process_dies(self, action: script.ProcessDies) -> None:
+        process = self._process_of(action.whose)
+        if process is None or not process.alive:
+            return
+        if action.steps:
+            process.dies_at = process.steps + action.steps
+        else:
+            self.world.kill(process, "it was killed")
+
+    def _process_of(self, name: str) -> Process | None:
+        if name in self.drivers:
+            return self.drivers[name]
+        run = self.world.runs.get(name)
+        if run is not None:
+            return run.worker
+        entry = self.world.gcs.actors.get(f"actor-{name}")
+        return entry.worker if entry is not None else None
+
+    def _controller_dies(self, action: script.ControllerDies) -> None:
+        self.world.host.die_after(action.effects, told=action.told)
+
+    def _weather(self, action: script.Weather) -> None:
+        self.world.weather[action.kind] = max(self.world.weather.get(action.kind, 0.0), self.world.now + action.seconds)
+
+
+_ACT: dict[type, Callable[..., None]] = {
+    script.NodeJoins: Acting._node_joins,
+    script.NodeDies: Acting._node_dies,
+    script.JobBegins: Acting._job_begins,
+    script.JobEnds: Acting._job_ends,
+    script.OpensCluster: Acting._opens_cluster,
+    script.ClosesCluster: Acting._closes_cluster,
+    script.Submits: Acting._submits,
+    script.Creates: Acting._creates,
+    script.CreatesGroup: Acting._creates_group,
+    script.RemovesGroup: Acting._removes_group,
+    script.EndsActor: Acting._ends_actor,
+    script.PutsObject: Acting._puts_object,
+    script.Labels: Acting._labels,
+    script.Taints: Acting._taints,
+    script.ProcessDies: Acting._process_dies,
+    script.ControllerDies: Acting._controller_dies,
+    script.Weather: Acting._weather,
+}

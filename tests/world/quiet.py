@@ -1,0 +1,430 @@
+"""When all is quiet: everything that could start has started, and what waits is told why; at the end nothing is left.
+
+What *could* start is judged here by sums over what the raylets have, and only where there is no doubt: whatever this finds
+startable the kernel could place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.world.failure import Failure
+from tests.world.gcs import ALIVE, DEAD, ActorEntry
+from tests.world.groups import CREATED, GroupEntry
+from tests.world.owning import BLOCKED, GRANTED, IN_LINE, QUEUED, Run
+from tests.world.raylet import UNIT, Raylet
+from tests.world.submitting import Scope
+
+from remora.model.labels import ACTOR_ID
+from remora.model.strategies import ACTOR
+from remora.model.virtual_clusters import VirtualCluster
+from remora.wire.calls import Call, Explain, LookAtCluster
+from remora.wire.classes import ClassSpec
+from remora.wire.group_plans import WAITING
+from remora.wire.group_requests import decode_group
+from remora.wire.keys import CLASSES, LATE_GROUPS, TASK_LEASES
+from remora.wire.tokens import is_part, is_real, is_token, share_of_token, works_in
+
+if TYPE_CHECKING:
+    from tests.world.acting import Acting
+    from tests.world.world import World
+
+_MOST_ASKED = 4
+_FALSE = ("about to start", "it runs", "it is placed")
+_LEFT_OVER = ("vc/", "lease/", "hold/", "object/", "late/")
+
+Amounts = dict[str, float]
+
+
+def check_waiting(world: World, acting: Acting) -> None:
+    """Nothing waits that could start, and of all that waits it is known why."""
+    if world.host.brain is None:
+        raise Failure("the controller does not come back", "it has been away all the time since all is quiet")
+    queued = [name for name, action in acting.opening.items() if acting.drivers[action.job].alive]
+    waiting: list[tuple[str, str]] = []
+    for run in world.runs.values():
+        if run.is_over or not run.owner.alive or run.group:
+            continue
+        if run.state in (QUEUED, GRANTED):
+            _check_run(world, run, queued)
+            waiting.append((run.name, run.name))
+        elif run.state == IN_LINE:
+            _check_line(world, run.name, run.scope, run.real, run.worker.raylet if run.worker else None, queued)
+        elif run.state == BLOCKED and run.worker is not None:
+            _check_blocked(world, run)
+    for entry in world.gcs.actors.values():
+        if entry.state in (ALIVE, DEAD) or entry.spec.group:
+            continue
+        if entry.worker is not None:
+            _check_line(world, entry.actor_id, entry.scope, entry.real, entry.worker.raylet, queued)
+        else:
+            _check_actor(world, entry, queued)
+            waiting.append((entry.actor_id, entry.actor_id))
+    for group in world.gcs.groups.entries.values():
+        if group.state != CREATED and group.pinned is None:
+            _check_group(world, group, queued)
+            if group.cluster is None or group.state != "PENDING":  # else it is just being tried, and whoever keeps it says why
+                waiting.append((group.group_id, group.group_id))
+    _check_kept(world, queued)
+    _check_leases(world)
+    _check_queue(world, acting, queued)
+    for name, work_id in waiting[:_MOST_ASKED]:
+        _check_reason(world, acting, name, work_id)
+
+
+# What could start
+
+
+def _check_run(world: World, run: Run, queued: list[str]) -> None:
+    spec = run.node_class or (ClassSpec(run.rules.choices) if run.rules is not None else None)
+    rules: Any = run.rules if run.slot is not None else None
+    _check_startable(world, run, run.name, spec, run.scope, run.real, rules, queued)
+    if run.scope is not None and not queued:
+        _check_part(world, run, run.scope)
+
+
+def _check_part(world: World, run: Run, scope: Scope) -> None:
+    """What selects a part of its virtual cluster starts there where nothing else of the cluster runs."""
+    tokens = [name for name in run.shape if (owner := share_of_token(name)) is not None and is_part(owner[0])]
+    nested = any(other is not scope and scope in other.chain() for other in world.scopes.values())
+    grouped = any(group.cluster == scope.name for group in world.gcs.groups.entries.values())
+    if not tokens or nested or grouped or _is_gone(world, scope) or any(world.checks.used_in(scope).values()):
+        return
+    choices = run.node_class.choices if run.node_class is not None else ()
+    parts = [node for nodes in scope.spec.fixed_size_nodes for node in nodes.nodes]
+    for raylet in world.raylets.values():
+        marks = world.checks.marks(raylet.node_id)
+        selected = any(
+            choice.tolerations.tolerates(marks.taints)
+            and choice.selector.matches({**marks.labels, **dict(part.labels)})
+            and all(part.resources.get(name, 0) >= units for name, units in run.shape.items() if is_real(name))
+            for choice in choices
+            for part in parts
+        )
+        stands = all(raylet.total.get(token, 0) >= run.shape[token] for token in tokens)
+        has_room = all(raylet.available.get(name, 0) >= units for name, units in run.shape.items() if is_real(name))
+        if selected and stands and has_room:
+            raise Failure(
+                "what could start waits for ever",
+                f"{run.name} in {scope.name} ({scope.cluster_id}) selects a part of it on {raylet.node_id}, where nothing else "
+                f"of it runs and {_free(raylet)} is free",
+            )
+
+
+def _check_actor(world: World, entry: ActorEntry, queued: list[str]) -> None:
+    if not entry.owner.alive and entry.node_class is not None and CLASSES.key(entry.node_class.class_id) not in world.gcs.kv:
+        return  # whoever made it died before it could say what it is
+    spec = entry.node_class or (ClassSpec(entry.rules.choices) if entry.rules is not None else None)
+    need = {name: units / UNIT for name, units in (entry.placement or entry.resources).items() if is_real(name)}
+    rules: Any = entry.rules if entry.node_class is None else None
+    _check_startable(world, entry, entry.actor_id, spec, entry.scope, need, rules, queued)
+
+
+def _check_startable(
+    world: World,
+    work: object,
+    name: str,
+    spec: ClassSpec | None,
+    scope: Scope | None,
+    need: Amounts,
+    rules: Any,
+    queued: list[str],
+) -> None:
+    if spec is None or queued or (scope is not None and _is_gone(world, scope)):
+        return  # while somebody is owed a minimum others may have to wait
+    for raylet in world.raylets.values():
+        marks = world.checks.marks(raylet.node_id)
+        first = spec.choices[0]
+        if not (
+            first.node_id in (None, raylet.node_id)
+            and first.selector.matches(marks.labels)
+            and first.tolerations.tolerates(marks.taints)
+        ):
+            continue
+        if not _has_room(world, raylet, scope, need, work if rules is not None or scope is not None else None):
+            continue
+        if rules is not None and not _rules_hold(world, work, rules, raylet):
+            continue
+        raise Failure(
+            "what could start waits for ever",
+            f"{name}{f' in {scope.name} ({scope.cluster_id})' if scope else ''} wants {need} and fits {raylet.node_id}, "
+            f"of which {_free(raylet)} is free",
+        )
+
+
+def _free(raylet: Raylet) -> Amounts:
+    """What is free and nobody's."""
+    free = {name: units / UNIT for name, units in raylet.available.items() if is_real(name)}
+    for token, units in raylet.available.items():
+        owner = share_of_token(token)
+        if owner is not None and not is_part(owner[0]):
+            free[owner[1]] = free.get(owner[1], 0.0) - units / UNIT
+    return free
+
+
+def _unclaimed(raylet: Raylet) -> Amounts:
+    """What is free, nobody's, and not kept for whoever stands in line there: that has its token, and has given its CPU back."""
+    free = _free(raylet)
+    for worker in raylet.workers.values():
+        run, actor = worker.run_now, worker.actor
+        waits = run is not None and run.state == IN_LINE
+        if waits or (actor is not None and actor.worker is worker and not actor.has_started):
+            free["CPU"] = free.get("CPU", 0.0) - worker.lent_cpu / UNIT
+    return free
+
+
+def _has_room(world: World, raylet: Raylet, scope: Scope | None, need: Amounts, decided: object) -> bool:
+    """Whether there is room on a node, and below all maxima. What the kernel decides about (``decided``) has to leave to others
+    what was decided for them before; what only a raylet looks at has not."""
+    free = _unclaimed(raylet)
+    others = _asked_by_others(world, decided) if decided is not None else {}
+    if any(free.get(name, 0.0) < amount + others.get(name, 0.0) - 1e-6 for name, amount in need.items()):
+        return False
+    for cluster in scope.chain() if scope is not None else ():
+        out = _out(world, cluster)
+        used = world.checks.used_in(cluster)
+        others = _asked_by_others(world, decided, cluster) if decided is not None else {}
+        for name, amount in need.items():
+            cap = cluster.cap(name)
+            most = max(out.get(name, 0.0), used.get(name, 0.0)) + others.get(name, 0.0)
+            if cap is not None and most + amount > cap + 1e-6:
+                return False
+            if cluster.spec.fixed_size_nodes and cluster.spec.limit(name) is not None:
+                return False  # how much of it is flexible is the kernel's business
+    return True
+
+
+def _out(world: World, cluster: Scope) -> Amounts:
+    """What stands on nodes of a cluster and of those below it, used or not."""
+    inside = {scope.cluster_id for scope in world.scopes.values() if cluster in scope.chain()}
+    out: Amounts = {}
+    for raylet in world.raylets.values():
+        for token, units in raylet.total.items():
+            owner = share_of_token(token)
+            if owner is not None and not is_part(owner[0]) and works_in(owner[0]) in inside:
+                out[owner[1]] = out.get(owner[1], 0.0) + units / UNIT
+    return out
+
+
+def _is_gone(world: World, scope: Scope) -> bool:
+    """Whether a virtual cluster is closed: what comes late gets what is left, and nobody promises more."""
+    return any(each.closed or not world.gcs.jobs.get(each.job_id) for each in scope.chain())
+
+
+def _asked_by_others(world: World, work: object, within: Scope | None = None) -> Amounts:
+    """What others with leases wait for, of all or in a virtual cluster: they may have been decided already."""
+    total: Amounts = {}
+
+    def counts(scope: Scope | None) -> bool:
+        return within is None or (scope is not None and within in scope.chain())
+
+    for entry in world.gcs.actors.values():
+        if entry is not work and entry.state not in (ALIVE, DEAD) and entry.node_class is None and counts(entry.scope):
+            for name, units in (entry.placement or entry.resources).items():
+                if is_real(name):
+                    total[name] = total.get(name, 0.0) + units / UNIT
+    for run in world.runs.values():
+        if run is not work and run.slot is not None and run.state in (QUEUED, GRANTED) and counts(run.scope):
+            for name, amount in run.real.items():
+                total[name] = total.get(name, 0.0) + amount
+    return total
+
+
+def _rules_hold(world: World, work: object, rules: Any, raylet: Raylet) -> bool:
+    for affinity in rules.placement.affinities:
+        if affinity.any_of:
+            return False
+        for term in affinity.hard:
+            there, maybe = _like(world, work, affinity.owner, term, raylet)
+            if term.positive and not there:
+                return False
+            if not term.positive and (there or maybe):
+                return False
+    return not any(affinity.symmetric for placed in world.checks.placed_on(raylet.node_id) for affinity in placed.rules)
+
+
+def _like(world: World, work: object, owner: str, term: Any, raylet: Raylet) -> tuple[bool, bool]:
+    """Whether anything that an expression names is on a node; and whether something like it has yet to come."""
+    there = any(
+        (
+            placed.actor_id in term.values
+            if term.key == ACTOR_ID
+            else placed.kind == owner and placed.labels.get(term.key) in term.values
+        )
+        for placed in world.checks.placed_on(raylet.node_id)
+    )
+    coming = [
+        entry
+        for entry in world.gcs.actors.values()
+        if entry is not work and entry.state not in (ALIVE, DEAD) and owner == ACTOR
+    ]
+    runs = [run for run in world.runs.values() if run is not work and run.slot is not None and run.state in (QUEUED, GRANTED)]
+    return there, bool(coming or runs)
+
+
+def _check_line(world: World, name: str, scope: Scope | None, need: Amounts, raylet: Raylet | None, queued: list[str]) -> None:
+    """What stands in line has its token already: it needs room below the maxima, and a CPU."""
+    if raylet is None or queued:
+        return
+    for cluster in scope.chain() if scope is not None else ():
+        used, out = world.checks.used_in(cluster), _out(world, cluster)
+        for resource, amount in need.items():
+            cap = cluster.cap(resource)
+            # What stands of it, its own token included, may be reserved for others that are in it.
+            if cap is not None and max(used.get(resource, 0.0) + amount, out.get(resource, 0.0)) > cap + 1e-6:
+                return
+    free = _free(raylet)
+    if all(free.get(resource, 0.0) >= amount - 1e-6 for resource, amount in need.items() if resource == "CPU"):
+        raise Failure(
+            "what could start waits for ever",
+            f"{name}{f' in {scope.name}' if scope else ''} stands in line on {raylet.node_id}, where {free} is free",
+        )
+
+
+def _check_blocked(world: World, run: Run) -> None:
+    """Who waits in ``ray.get`` waits for something."""
+    threads = run.worker.threads if run.worker is not None else ()
+    if any(thread.targets and all(target.is_over for target in thread.targets) for thread in threads):
+        raise Failure(
+            "who has what it waited for does not go on", f"{run.name} on {run.worker.worker_id if run.worker else ''}"
+        )
+    del world
+
+
+def _check_group(world: World, group: GroupEntry, queued: list[str]) -> None:
+    if queued or group.cluster is not None or group.state != "PENDING" or group.strategy == "STRICT_SPREAD":
+        return
+    need: Amounts = {}
+    for bundle in group.bundles:
+        for name, units in bundle:
+            if is_real(name):
+                need[name] = need.get(name, 0.0) + units / UNIT
+    classes = {name for bundle in group.bundles for name, _ in bundle if is_token(name)}
+    for raylet in world.raylets.values():
+        free = _unclaimed(raylet)
+        offers = all(raylet.available.get(name, 0) > 0 for name in classes)  # what is held there is not free
+        if len(classes) == 1 and offers and all(free.get(n, 0.0) >= need[n] - 1e-6 for n in need):
+            raise Failure(
+                "what could start waits for ever",
+                f"{group.group_id} wants {need} and fits {raylet.node_id}, of which {free} is free",
+            )
+
+
+def _check_kept(world: World, queued: list[str]) -> None:
+    """Placement groups that are kept beside the controller, because they fit nowhere, in a virtual cluster or in none."""
+    if queued or world.gcs.groups.is_busy():
+        return
+    kept = [LATE_GROUPS.read(data) for key, data in world.gcs.kv.items() if key.startswith(LATE_GROUPS.prefix)]
+    for plan in [entry.plan for entry in kept if entry.state == WAITING and world.gcs.jobs.get(entry.plan.job_id)]:
+        scope, bundles = world.group_scopes[plan.group_id], decode_group(plan.group).options[0]
+        if (plan.strategy == "STRICT_SPREAD" and len(bundles) > 1) or (scope is not None and _is_gone(world, scope)):
+            continue
+        need: Amounts = {}
+        for bundle in bundles:
+            for name, amount in bundle.resources.to_dict().items():
+                need[name] = need.get(name, 0.0) + amount
+        for raylet in world.raylets.values():
+            marks = world.checks.marks(raylet.node_id)
+            is_welcome = all(
+                bundle.nodes.selector.matches(marks.labels) and bundle.nodes.tolerations.tolerates(marks.taints)
+                for bundle in bundles
+            )
+            if is_welcome and _has_room(world, raylet, scope, need, plan):
+                raise Failure(
+                    "what could start waits for ever",
+                    f"{plan.group_id}{f' in {scope.name} ({scope.cluster_id})' if scope else ''} is kept, wants {need} and "
+                    f"fits {raylet.node_id}, of which {_free(raylet)} is free",
+                )
+
+
+def _check_leases(world: World) -> None:
+    """Every lease of a task that is remembered is that of a task which somebody waits for."""
+    used = {run.slot for run in world.runs.values() if run.slot is not None and not run.is_over and run.owner.alive}
+    for key in world.gcs.kv:
+        if key.startswith(TASK_LEASES.prefix) and TASK_LEASES.parts(key)[0] not in used:
+            raise Failure("a lease is left over", f"{key} is nobody's: {TASK_LEASES.read(world.gcs.kv[key])}")
+
+
+def _check_queue(world: World, acting: Acting, queued: list[str]) -> None:
+    """One virtual cluster that is alone in the queue and whose minimum is free has it."""
+    for name in queued:
+        action = acting.opening[name]
+        answer = ask(world, acting, LookAtCluster(world.cluster_ids.get(f"ask-{name}-1", "")))
+        if answer is not None and answer.get("state") == "QUEUED" and not answer.get("reason"):
+            raise Failure("what waits is not told why", f"virtual cluster {name}: {answer}")
+        if len(queued) > 1 or action.parent or '"fixed' in action.spec:
+            continue
+        need = VirtualCluster.parse(action.spec).flexible_resource_min
+        free: Amounts = {}
+        for raylet in world.raylets.values():
+            if not world.checks.marks(raylet.node_id).taints:
+                for resource, amount in _unclaimed(raylet).items():
+                    free[resource] = free.get(resource, 0.0) + max(amount, 0.0)
+        if all(free.get(resource, 0.0) >= units / UNIT for resource, units in need.items()):
+            raise Failure("what could start waits for ever", f"virtual cluster {name} ({action.spec}), and {free} is free")
+
+
+# Reasons
+
+
+def ask(world: World, acting: Acting, call: Call) -> Any:
+    """What the controller answers; None when it is an error."""
+    found: list[Any] = []
+    assert acting.admin is not None
+    world.host.send(acting.admin, call, lambda value, error: found.append((value, error)))
+    until = world.now + 10.0
+    while not found and world.timeline.step(until):
+        pass
+    if not found:
+        raise Failure("a call is not answered", f"{call}")
+    value, error = found[0]
+    if error is not None:
+        world.note("asked {}: {}", call, error)
+    return value
+
+
+def _check_reason(world: World, acting: Acting, name: str, work_id: str) -> None:
+    rows = ask(world, acting, Explain(work_id))
+    if _has_ended(world, work_id):
+        return
+    if not rows:
+        raise Failure("what waits is not told why", f"{name}: the controller knows nothing of it")
+    for row in rows:
+        reason = str(row.get("reason", ""))
+        if not reason or any(text in reason for text in _FALSE) or row.get("fits"):
+            raise Failure("what waits is not told why", f"{name} waits since long, and the reason is {reason!r} ({row})")
+
+
+def _has_ended(world: World, work_id: str) -> bool:
+    run, entry = world.runs.get(work_id), world.gcs.actors.get(work_id)
+    group = world.gcs.groups.entries.get(work_id)
+    if run is not None:
+        return run.state not in (QUEUED, GRANTED)
+    if entry is not None:
+        return entry.state in (ALIVE, DEAD)
+    return group is None or group.state == CREATED
+
+
+# The end
+
+
+def check_nothing_left(world: World) -> None:
+    """Everybody has gone: the cluster is as it was before anybody came."""
+    for raylet in world.raylets.values():
+        tokens = {name: units / UNIT for name, units in raylet.total.items() if is_token(name)}
+        if tokens:
+            raise Failure("a token is left over", f"{tokens} on {raylet.node_id}")
+        if raylet.available != raylet.total:
+            raise Failure("the world is wrong", f"{raylet.node_id} has {raylet.available} of {raylet.total}")
+    groups = [*world.gcs.groups.entries, *world.signals]
+    if groups:
+        raise Failure("a hold is left over", f"{groups}")
+    keys = [key for key in world.gcs.kv if key.startswith(_LEFT_OVER)]
+    keys += [key for key in world.gcs.kv if key.startswith("fence/") and key.removeprefix("fence/") not in world.raylets]
+    if keys:
+        raise Failure("a key is left over", f"{ {key: world.gcs.kv[key] for key in keys} }")
+    brain = world.host.brain
+    if brain is not None and not brain.settled:
+        raise Failure(
+            "the controller does not come to rest", f"nothing happens any more, but: {getattr(brain, 'unsettled', str)()}"
+        )
