@@ -35,7 +35,7 @@ WARM = 50
 GANGS = 100
 FULL_GANGS = 3  # each takes stock Ray a second
 CPUS = 4
-ROOMY = 32
+ROOMY = 1_000  # as much as a hundred gangs take: GCS hears a tenth of a second later what was given back
 
 Bundles = list[dict[str, float]]
 

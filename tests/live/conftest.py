@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pprint
 import select
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,26 @@ def where(world: World) -> Any:
         return str(ray.get_runtime_context().get_node_id())
 
     return ray.remote(where)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Say with every failure what the controller knew then: what fails once in many runs is not seen again soon."""
+    report = yield
+    if report.failed and ray.is_initialized():
+        report.sections.append(("the controller", _told_by_the_controller()))
+    return report
+
+
+def _told_by_the_controller() -> str:
+    try:
+        status = remora.status()
+        status["nodes"] = [
+            {name: node.get(name) for name in ("node_id", "labels", "taints", "used")} for node in status["nodes"]
+        ]
+        return pprint.pformat({"status": status, "events": remora.events()[-60:]}, width=200)
+    except Exception as error:  # noqa: BLE001 - this is for words only: the failure itself is what counts
+        return f"it could not be asked: {error!r}"
 
 
 def few(names: Iterable[str], *kept: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from remora.live.host.hearing import MOST_KEPT, Hearing
 from remora.wire.calls import (
     ANSWERED_BY_HOST,
     Call,
+    CloseCluster,
     DropGroup,
     Enter,
     GetEvents,
     GetStatus,
     LookAtCluster,
     MakeGroup,
+    Several,
     Who,
     Withdraw,
     encode_call,
@@ -34,8 +37,8 @@ class Decides:
         self.answers = answers or {}
         self.heard: list[Call] = []
 
-    def answer(self, call: Call) -> Any:
-        self.heard.append(call)
+    def answer(self, call: Call, told: Sequence[Call] = ()) -> Any:
+        self.heard += [*told, call]
         found = self.answers.get(type(call))
         if isinstance(found, Exception):
             raise found
@@ -96,7 +99,18 @@ def test_placement_groups_are_made_beside_the_engine() -> None:
     ask(hearing, DropGroup(plan.group_id))
     assert groups.heard == [plan, plan.group_id]
     assert engine.heard == []
-    assert set(ANSWERED_BY_HOST) == {MakeGroup, DropGroup}
+    assert set(ANSWERED_BY_HOST) == {MakeGroup, DropGroup, Several}
+
+
+def test_what_is_told_with_a_question_is_heard_before_it() -> None:
+    hearing, engine, groups, _ = make({GetStatus: "fine", CloseCluster: UnknownNameError("nobody waits for this answer")})
+    ends = CloseCluster("q1", unused=True)
+    assert ask(hearing, Several([encode_call(ends)], encode_call(GetStatus()))) == "fine"
+    assert engine.heard == [ends, GetStatus()]
+    ask(hearing, Several([encode_call(ends)], encode_call(DropGroup("ab"))))
+    assert (engine.heard[2:], groups.heard) == ([ends], ["ab"])
+    with pytest.raises(ControllerError, match="another version of Remora"):
+        ask(hearing, Several([b"Dance"], encode_call(GetStatus())))
 
 
 def test_more_than_can_be_kept_are_heard_and_told_to_ask_again_later() -> None:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -61,15 +61,17 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="remora-rounds", daemon=True)
         self._thread.start()
 
-    def answer(self, call: calls.Call) -> Any:
+    def answer(self, call: calls.Call, told: Sequence[calls.Call] = ()) -> Any:
         """Return the answer to a call, or raise its error. What waits for admission is answered with None when its patience is
-        over, to be asked again."""
+        over, to be asked again. What was told with it is taken in first, and nobody waits for what comes of that."""
         if isinstance(call, _NEWEST):
             self._observe()
             self._round()
         elif isinstance(call, _FRESH) and time.monotonic() - self._asked_at > FRESH_SECONDS:
             self._observe()
         with self._lock:
+            for each in told:
+                begin(self._controller, each)
             pending = begin(self._controller, call)
             reply = pending.poll()
         if reply is None:
@@ -97,8 +99,11 @@ class Engine:
         until = time.monotonic() + (call.patience if isinstance(call, calls.Enter | calls.Reclaim) else _ANSWER_SECONDS)
         while True:
             with self._lock:
-                effects = (self._controller.remember() or self._controller.plan()) if not self._stopped else []
-                reply = pending.poll()  # by what was just looked at
+                effects: list[Effect] = []
+                reply = pending.poll()
+                if reply is None and not self._stopped:  # otherwise what follows can wait until it was sent
+                    effects = self._controller.remember() or self._controller.plan()
+                    reply = pending.poll()  # by what was just looked at
                 if reply is None and not effects and time.monotonic() < until and not self._stopped:
                     if kept or not self._controller.lanes.any_in_flight:
                         self._soon()

@@ -8,8 +8,9 @@ import this with the first thing that they say, so it needs little.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -18,7 +19,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from remora.errors import ControllerAwayError, ControllerError
 from remora.live.own_waits import quiet
-from remora.wire.calls import FREQUENT, MAKING, PATIENT, RETURNING, USUAL, Call, encode_call, heard_as, read_answer
+from remora.wire.calls import FREQUENT, MAKING, PATIENT, RETURNING, USUAL, Call, Several, encode_call, heard_as, read_answer
 from remora.wire.timing import AWAY_SECONDS, HANDLE_SECONDS
 
 CONTROLLER = "remora-controller"
@@ -26,6 +27,7 @@ NAMESPACE = "remora"
 
 _METHODS = {USUAL: "ask", FREQUENT: "ask_frequent", PATIENT: "ask_patient", RETURNING: "ask_returning", MAKING: "ask_making"}
 _AGAIN_SECONDS = 0.05
+_SOON_SECONDS = 0.002
 _BUSY_SECONDS = 10 * AWAY_SECONDS  # one that lives and does not answer: it may have much to do
 
 
@@ -36,9 +38,13 @@ class Link:
         self._handle: Any = None
         self._of: object = None  # the connection that the handle belongs to
         self._looked_up_at = -inf
+        self._outbox = _Outbox(self.tell)
 
     def ask(self, call: Call) -> Any:
         """Return the controller's answer; raise its error, or ``ControllerAwayError``."""
+        told = self._outbox.take() if heard_as(call) == USUAL else []
+        if told:
+            call = Several([encode_call(each) for each in told], encode_call(call))
         return read_answer(self._get(_METHODS[heard_as(call)], encode_call(call)))
 
     def tell(self, call: Call) -> Any:
@@ -49,6 +55,11 @@ class Link:
         with contextlib.suppress(Exception):  # whatever it is, for us it is a message that was lost
             return getattr(handle, _METHODS[heard_as(call)]).remote(encode_call(call))
         return None
+
+    def tell_soon(self, call: Call) -> None:
+        """Send a message with the next question, or by itself in a moment: one call of an actor costs more than all that
+        most messages say."""
+        self._outbox.add(call)
 
     def until_heard(self, messages: Sequence[Any]) -> None:
         """Return when these have been heard, or never will be; or when the controller does not come back."""
@@ -87,6 +98,40 @@ class Link:
                 raise ControllerError(f"the controller failed over this call: {error.cause!r}") from None
             except RayError as error:
                 raise ControllerError(f"the controller could not be asked: {error}") from None
+
+
+class _Outbox:
+    """Messages that wait for a question to go with. What has waited long enough is sent by a thread of its own."""
+
+    def __init__(self, send: Callable[[Call], Any]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._calls: list[Call] = []
+        self._any = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, call: Call) -> None:
+        with self._lock:
+            self._calls.append(call)
+            if self._thread is None or not self._thread.is_alive():  # as in a process that was forked
+                self._thread = threading.Thread(target=self._run, name="remora-outbox", daemon=True)
+                self._thread.start()
+        self._any.set()
+
+    def take(self) -> list[Call]:
+        """Return what waits, in its order; it is the caller's to send."""
+        if not self._calls:
+            return []
+        with self._lock:
+            calls, self._calls = self._calls, []
+        return calls
+
+    def _run(self) -> None:
+        while self._any.wait():
+            self._any.clear()
+            time.sleep(_SOON_SECONDS)
+            for call in self.take():
+                self._send(call)
 
 
 def _wait(handle: Any, reference: Any) -> bytes:

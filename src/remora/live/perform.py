@@ -53,7 +53,7 @@ class Body:
     def __init__(self, given: Mapping[type, Callable[[Any], Any]] | None = None) -> None:
         self._do: dict[type, Callable[[Any], Any]] = {
             steps.Ask: lambda step: self.ask(step.call),
-            steps.Tell: lambda step: self.tell(step.call),
+            steps.Tell: lambda step: self.tell(step.call) if step.urgent else link.tell_soon(step.call),
             steps.UntilHeard: lambda step: link.until_heard(step.messages),
             steps.StartRenewing: self._start_renewing,
             steps.StopRenewing: self._stop_renewing,

@@ -29,7 +29,7 @@ def open_cluster(create: CreateCluster, what: str, timeout: float | None) -> Ste
 
 def close_cluster(cluster_id: str, *, unused: bool) -> Steps[None]:
     """Give a virtual cluster back. Where there is no controller to hear of it, it ends with its job."""
-    yield Tell(CloseCluster(cluster_id, unused))
+    yield Tell(CloseCluster(cluster_id, unused), urgent=False)  # whoever makes gang after gang says both in one
 
 
 def _open(create: CreateCluster, what: str, timeout: float | None) -> Steps[str]:

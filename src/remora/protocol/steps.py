@@ -33,9 +33,12 @@ class Ask(Step, frozen=True):
 
 class Tell(Step, frozen=True):
     """Send the controller a message, without waiting for it. Answered with the message, for ``UntilHeard``. Where there is no
-    controller it is lost, and nothing is raised."""
+    controller it is lost, and nothing is raised.
+
+    One that is not ``urgent`` goes with the next question of this process, or a moment later; it is answered with None."""
 
     call: Call
+    urgent: bool = True
 
 
 class UntilHeard(Step, frozen=True):

@@ -281,6 +281,14 @@ class Withdraw(Call, frozen=True):
     """Take every token from every node. Answered with the nodes that still have some in use."""
 
 
+class Several(Call, frozen=True):
+    """Messages that nobody waits for, and the question that they travel with: what is told is heard first. Answered as the
+    question is."""
+
+    told: list[bytes]
+    asked: bytes
+
+
 AnyCall = Union[  # noqa: UP007 - a type that is built at run time
     EnsureClass,
     Place,
@@ -312,10 +320,11 @@ AnyCall = Union[  # noqa: UP007 - a type that is built at run time
     GetClusters,
     GetTree,
     Withdraw,
+    Several,
 ]
 
 
-ANSWERED_BY_HOST = (MakeGroup, DropGroup)
+ANSWERED_BY_HOST = (MakeGroup, DropGroup, Several)
 """What the controller itself never hears."""
 
 USUAL, FREQUENT, PATIENT, RETURNING, MAKING = "usual", "frequent", "patient", "returning", "making"

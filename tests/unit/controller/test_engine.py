@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -263,9 +264,7 @@ def test_a_node_that_does_not_answer_holds_nobody_up(engine: Engine, port: SlowP
     port.slow = {}
 
 
-def test_whoever_asks_waits_only_for_what_the_answer_needs(engine: Engine, port: SlowPort, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine, "_go_on", lambda: time.sleep(0.01))  # nobody else begins anything
-    time.sleep(0.1)
+def test_whoever_asks_waits_only_for_what_the_answer_needs(engine: Engine, port: SlowPort):
     port.slow = {"n3": 2.0}
     cats = [place(engine, **LONELY) for _ in range(4)]
     assert {node_id for _, node_id in cats} == {"n0", "n1", "n2", "n3"}  # all of them have to be written to
@@ -356,3 +355,13 @@ def test_the_lock_of_these_tests_finds_who_calls_while_holding_it(engine: Engine
         port.observe()
     assert port.offences == ["observe"]
     port.offences.clear()
+
+
+def test_what_is_told_with_a_question_is_taken_in_before_it(engine: Engine, port: SlowPort):
+    """A gang that takes all there is, and the next like it in the question that ends it; nobody waits for what comes of a
+    message, not even of one that is wrong."""
+    spec = json.dumps({"fixed_size_nodes": [{"nodes": [{"resources": {"CPU": 4}}] * 4}]})
+    for number in range(4):
+        told = [calls.CloseCluster(f"q{number - 1}", unused=True), calls.LookAtCluster("nobody")] if number else []
+        answer = engine.answer(calls.CreateCluster(f"q{number}", spec, None, JOB_ID, 0, [], 5.0), told)
+        assert answer["state"] == "READY", answer

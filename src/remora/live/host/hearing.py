@@ -5,13 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from remora.errors import ControllerAwayError, RemoraError
-from remora.wire.calls import Call, DropGroup, Enter, MakeGroup, Reclaim, Withdraw, decode_call, encode_answer, encode_error
+from remora.wire.calls import (
+    ANSWERED_BY_HOST,
+    Call,
+    DropGroup,
+    Enter,
+    MakeGroup,
+    Reclaim,
+    Several,
+    Withdraw,
+    decode_call,
+    encode_answer,
+    encode_error,
+)
 from remora.wire.fences import LATER
 from remora.wire.group_plans import GroupPlan
 
@@ -25,8 +37,9 @@ _log = logging.getLogger(__name__)
 class Engine(Protocol):
     """What decides. May be called from several threads at once."""
 
-    def answer(self, call: Call) -> Any:
-        """Return the answer in plain values; raise what the caller gets. ``Enter`` and ``Reclaim`` may take ``patience``."""
+    def answer(self, call: Call, told: Sequence[Call] = ()) -> Any:
+        """Return the answer in plain values; raise what the caller gets. ``Enter`` and ``Reclaim`` may take ``patience``. What
+        was told with it is taken in before."""
 
     def close(self) -> None:
         """Stop whatever goes on by itself."""
@@ -54,22 +67,28 @@ class Hearing:
 
     def answer(self, data: bytes) -> bytes:
         """Return the encoded answer to an encoded call."""
+        told: list[Call] = []
         try:
-            call = decode_call(data)
+            call: Call = decode_call(data)
+            if isinstance(call, Several):
+                told, call = [decode_call(each) for each in call.told], decode_call(call.asked)
         except RemoraError as error:
             return encode_error(error)
-        return self._encoded(call)
+        if isinstance(call, ANSWERED_BY_HOST):
+            for each in told:
+                self._encoded(each, ())
+        return self._encoded(call, told)
 
-    def _encoded(self, call: Call) -> bytes:
+    def _encoded(self, call: Call, told: Sequence[Call]) -> bytes:
         try:
-            return encode_answer(self._value(call))
+            return encode_answer(self._value(call, told))
         except RemoraError as error:
             return encode_error(error)
         except Exception as error:  # noqa: BLE001 - whatever it was, its caller gets an answer
             _log.exception("the controller failed over %s", type(call).__name__)
             return encode_error(error)
 
-    def _value(self, call: Call) -> Any:
+    def _value(self, call: Call, told: Sequence[Call]) -> Any:
         if self._is_over and not isinstance(call, Withdraw):
             raise ControllerAwayError("the controller is being shut down: attach again in a moment")
         match call:
@@ -83,7 +102,7 @@ class Hearing:
                 self._withdrawn()
             case Enter() | Reclaim():
                 return self._keep(call)
-        return self._engine.answer(call)
+        return self._engine.answer(call, told)
 
     def _keep(self, call: Enter | Reclaim) -> Any:
         with _taken(self._kept[type(call)]) as is_taken:
