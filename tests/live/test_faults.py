@@ -18,6 +18,8 @@ from tests.live.test_facts import in_table, is_in_state
 import remora
 from remora import Exists
 from remora.live.adapter.kv import Kv
+from remora.live.link import link
+from remora.wire.calls import EnsureClass
 
 
 def controller() -> Any:
@@ -326,3 +328,21 @@ def test_labelled_objects_of_a_program_that_connects_anew_are_dropped_too(world:
         """
     driver = run_driver(world, code)
     assert driver.communicate(timeout=120)[0].strip() == "0"
+
+
+def test_work_starts_though_the_message_that_says_what_its_class_is_was_lost(
+    world: World, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Any] = []
+    tell = link.tell
+
+    def lose(call: Any) -> Any:
+        if isinstance(call, EnsureClass) and len(lost) < 1:
+            lost.append(call)
+            return None
+        return tell(call)
+
+    monkeypatch.setattr(link, "tell", lose)
+    ref = where.options(label_selector={"zone": "!in(b, lost)"}, num_cpus=0).remote()
+    assert world.names([ref], timeout=60)[0] != "b"
+    assert len(lost) == 1

@@ -22,6 +22,7 @@ from remora.model.taints import rare_taints
 from remora.wire.calls import EnsureClass, GetWaiting, Hint, RequestShares, WantShares
 from remora.wire.classes import ClassSpec
 from remora.wire.rewrite import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
+from remora.wire.shapes import names_in
 from remora.wire.timing import MENTION_SECONDS, SHARES_SECONDS
 from remora.wire.tokens import TAKEN, TASKS
 
@@ -172,8 +173,16 @@ class Submitter:
             return [None] * len(keys)
         groups = {key: waiting_groups.why(key) for key in keys if waiting_groups.is_group(key)}
         shapes = [key for key in keys if key not in groups]
+        self._mention_again(shapes)
         found = dict(zip(shapes, link.ask(GetWaiting(shapes)) if shapes else [], strict=True))
         return [groups[key] if key in groups else found[key] for key in keys]
+
+    def _mention_again(self, shapes: list[str]) -> None:
+        """Tell the controller of the classes of what has waited for long: the first message may have been lost, as one to a
+        controller that was just being shut down is, and nobody else knows what a class stands for."""
+        for ticket in (self.plain, *list(self._tickets.values()), *list(self._others.values())):
+            if ticket.spec is not None and any(ticket.token in names_in(key) for key in shapes):
+                link.tell(EnsureClass(ticket.spec.encode()))
 
     def stop(self) -> None:
         self.waiting.stop()
