@@ -69,7 +69,7 @@ def test_what_is_other_in_an_attached_process_is_listed_and_put_back() -> None:
     seen = json.loads(done.stdout)
     assert seen["unlisted"] == []
     assert seen["left"] == []
-    some = {"Thread.start", "ThreadPoolExecutor.submit", "RemoteFunction._remote", "GlobalState.node_table"}
+    some = {"Thread.start", "ThreadPoolExecutor.submit", "RemoteFunction._remote", "GlobalState.node_table", "ray.wait"}
     assert some <= set(seen["replaced"])
 
 

@@ -261,7 +261,8 @@ class Installation:
         """In a virtual cluster: a worker that waits gives its share back."""
         worker = ray._private.worker
         self._replace(worker.Worker, "get_objects", blocking.around_get(worker.Worker.get_objects))
-        self._rebind(worker.wait, blocking.around_wait(worker.wait))
+        for stock in {worker.wait, ray.wait}:  # Ray has put another function around the latter
+            self._rebind(stock, blocking.around_wait(stock))
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
