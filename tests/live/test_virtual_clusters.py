@@ -196,6 +196,19 @@ def test_several_deep_chains_at_once_finish_in_one_cpu(world: World):
         assert ray.get([nest.remote(3) for _ in range(4)], timeout=60) == [3] * 4
 
 
+@ray.remote
+def nest_and_wait(depth: int) -> int:
+    if not depth:
+        return 0
+    there, _ = ray.wait([nest_and_wait.remote(depth - 1)], timeout=20)
+    return 1 + sum(ray.get(there))
+
+
+def test_a_task_that_calls_tasks_and_waits_for_them_with_ray_wait_does_not_block_a_full_cluster(world: World):
+    with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
+        assert ray.get([nest_and_wait.remote(3) for _ in range(4)], timeout=120) == [3] * 4
+
+
 def test_nothing_new_starts_before_what_came_back_is_repaid(world: World):
     """One that waits comes back while another runs in its place: an actor that is next in the raylet's queue is not started."""
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):

@@ -52,7 +52,7 @@ PLAIN: tuple[Any, ...] = (
 )
 """The standard library, and what Ray documents: whose attributes are no secret."""
 
-OWN = {"depth", "remora", "cause", *JobDetails.model_fields, *rays.own_attributes()}
+OWN = {"depth", "cause", *JobDetails.model_fields, *rays.own_attributes()}
 """Attributes of ours, also of objects that are nobody's; and those of what Ray documents that only instances have."""
 
 

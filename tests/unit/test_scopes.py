@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from remora.live.attach import install
 from remora.live.clusters import scopes
 from remora.live.clusters.scopes import Scope
+from remora.wire.rewrite import Defaults
 
 
 @pytest.fixture(autouse=True)
 def process() -> Iterator[None]:
-    """A driver that is in no virtual cluster."""
+    """One that is attached, and in no virtual cluster."""
+    install.arrive(pickle.dumps(Defaults()))
     scopes.set_base(None)
     yield
-    scopes.forget()
+    install.uninstall()
 
 
 def in_thread(ask: Callable[[], str | None]) -> str | None:
@@ -95,14 +101,55 @@ def test_what_is_given_to_a_pool_is_in_the_cluster_of_whoever_gives_it() -> None
         assert asyncio.run(main()) == ["vc-a", "vc-b", None, None]
 
 
-def test_threads_and_pools_are_as_ever_when_nobody_is_inside() -> None:
-    stock = threading.Thread.start, ThreadPoolExecutor.submit
-    scope = Scope("vc1")
-    scopes.enter(scope)
-    assert threading.Thread.start is not stock[0]
-    assert ThreadPoolExecutor.submit is not stock[1]
-    scopes.leave(scope)
-    assert (threading.Thread.start, ThreadPoolExecutor.submit) == stock
+def test_what_was_given_to_a_pool_outside_is_outside_though_a_thread_runs_it_that_was_started_inside() -> None:
+    go = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(go.wait, 10)
+        busy = [pool.submit(go.wait, 10)]
+        outside = pool.submit(scopes.current)  # nobody is free
+        scope = Scope("vc1")
+        scopes.enter(scope)
+        inside = pool.submit(scopes.current)
+        go.set()
+        assert (outside.result(10), inside.result(10)) == (None, "vc1")
+        scopes.leave(scope)
+    assert busy[0].result() is True
+
+
+def test_a_thread_that_is_started_outside_is_left_as_it_is() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert "run" not in vars(thread)
+
+
+def test_threads_and_pools_are_stock_again_in_a_process_that_is_detached() -> None:
+    scopes.enter(Scope("vc1"))
+    ours: list[Any] = [threading.Thread.start, ThreadPoolExecutor.submit]
+    install.uninstall()
+    stock = [threading.Thread.start, ThreadPoolExecutor.submit]
+    assert [function.__module__ for function in stock] == ["threading", "concurrent.futures.thread"]
+    assert [function.__wrapped__ for function in ours] == stock
+
+
+def test_who_replaced_them_after_us_stays_when_the_process_is_detached(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours: Any = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", ours.__wrapped__)  # what is put back after this test
+    started: list[threading.Thread] = []
+
+    @functools.wraps(ours)
+    def start(thread: threading.Thread) -> None:
+        started.append(thread)
+        ours(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    scopes.enter(Scope("vc1"))
+    assert in_thread(scopes.current) == "vc1"
+    install.uninstall()
+    scopes.set_base(None)
+    assert threading.Thread.start is start
+    assert in_thread(scopes.current) is None
+    assert len(started) == 2
 
 
 def test_a_threads_own_cluster_wins() -> None:

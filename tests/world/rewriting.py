@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from remora.model.strategies import ACTOR, TASK
-from remora.model.virtual_clusters import VNODE_LABEL, VirtualCluster
+from remora.model.virtual_clusters import VirtualCluster
 from remora.wire.asks import LEASE_LABEL, REQUEST_LABEL, encode_ask
 from remora.wire.classes import ClassSpec
 from remora.wire.rewrite import Defaults, Rewritten, rewrite
-from remora.wire.tokens import ACTORS, CLUSTER_LABEL, TAKEN, TASKS, class_token, lease_token, share_token
+from remora.wire.taken_shares import resources_selected, selects, taken_part, taken_shares
+from remora.wire.tokens import ACTORS, CLUSTER_LABEL, TAKEN, TASKS, class_token, lease_token
 
 Amounts = dict[str, float]
 _DEFAULTS = Defaults()
@@ -89,34 +90,15 @@ def _tokens(kind: ClassSpec, resources: Amounts, cluster: str | None, spec: Virt
     taken = {class_token(kind.class_id): TAKEN}
     if cluster is None:
         return taken
-    taken.update(_shares(resources, cluster))
-    if spec is not None and any(choice.selector.terms for choice in kind.choices):
-        named = _resources_selected(spec, kind)
-        taken.update({share_token(kind.part_id, name): resources[name] for name in named if resources.get(name)})
+    taken.update(taken_shares(cluster, resources))
+    if spec is not None and selects(kind):
+        taken.update(taken_part(kind, resources_selected(spec, kind), resources))
     return taken
 
 
-def _shares(resources: Amounts, cluster: str) -> Amounts:
-    return {share_token(cluster, name): amount for name, amount in resources.items() if amount}
-
-
 def _with_share(resources: Amounts, cluster: str | None) -> Amounts:
-    return resources if cluster is None else {**resources, **_shares(resources, cluster)}
+    return resources if cluster is None else {**resources, **taken_shares(cluster, resources)}
 
 
 def _of_cluster(cluster: str | None) -> dict[str, str]:
     return {} if cluster is None else {CLUSTER_LABEL: cluster}
-
-
-def _resources_selected(cluster: VirtualCluster, spec: ClassSpec) -> frozenset[str]:
-    """The resources of the fixed-size nodes that a selector tells from the others."""
-    nodes = [node for nodes in cluster.fixed_size_nodes for node in nodes.nodes]
-    keys = {key for node in nodes for key, _ in node.labels}
-    found: set[str] = set()
-    for choice in spec.choices:
-        terms = [term for term in choice.selector.terms if term.key in keys]
-        by_id = any(term.key == VNODE_LABEL for term in choice.selector.terms)
-        for node in nodes:
-            if (terms or by_id) and all(term.matches(dict(node.labels)) for term in terms):
-                found |= set(node.resources)
-    return frozenset(found)

@@ -383,7 +383,7 @@ def _waiting(controller: Controller, call: calls.GetWaiting) -> Pending:
 @_answers(calls.Explain)
 def _explain(controller: Controller, call: calls.Explain) -> Pending:
     def poll() -> Reply | None:
-        works = controller.inquire(call.id_or_name)
+        works = controller.questions.inquire(call.id_or_name)
         return None if works is None else Reply([why_work(controller, work) for work in works if work.kind != JOB])
 
     return Pending(poll)

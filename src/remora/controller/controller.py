@@ -8,7 +8,7 @@ performed now. It knows no network, no thread and no clock but the one that it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from remora.controller.assumed import Assumed
@@ -27,10 +27,12 @@ from remora.controller.journal import Journal
 from remora.controller.lanes import Lanes
 from remora.controller.leases.leases import Leases
 from remora.controller.picture import Picture
+from remora.controller.questions import Questions
 from remora.controller.scheduling import ContainedScheduler
 from remora.controller.set_aside import Care
 from remora.controller.store import Store
-from remora.controller.tokens.book import EPSILON, Book, Tokens
+from remora.controller.token_writes import TokenWrites
+from remora.controller.tokens.book import Book
 from remora.controller.tokens.class_tokens import ClassTokens, classes_in
 from remora.controller.tokens.holds import Holds
 from remora.controller.tokens.node_fences import Fences
@@ -42,14 +44,8 @@ from remora.kernel.state.validate import validate
 from remora.kernel.state.workloads import Group, Workload
 from remora.port.contract import ACTOR, ENDED, JOB, WORKER, Observation, Work
 from remora.wire.keys import CLASSES, FENCES, JOURNAL
-from remora.wire.owners import share_in
-from remora.wire.tokens import class_of_token
 
-_ALL_SECONDS = 15.0
-"""Once in a while every actor and job is looked up, however quiet the feeds are: a message may be lost."""
-
-_SWEEP_SECONDS = 1.0
-_LEAVING, _WRITING = "leaving", "writing"
+_LEAVING = "leaving"
 _JOURNAL_SECONDS = 1.0
 
 
@@ -114,11 +110,13 @@ class Controller:
         )
         self.withdrawal = Withdrawal(self.context, self.lanes, self.store, self.holds, self.book)
         self.scheduler.on_change = self._changed
-        self._doubted: dict[tuple[str, ...], None] = {}  # workers to be asked about, those of one place together
-        self._inquiries: dict[str, list[Work] | None] = {}  # what somebody wants to know about, and the answer
-        self._clamped: set[str] = set()  # nodes where something in use could not be taken away
-        self._all_at = clock()
-        self._swept_at = self._journal_at = 0.0
+        self.writes = TokenWrites(
+            self.context, self.lanes, self.book, self.roster, self.class_tokens, self.shares, self.groups, self.picture
+        )
+        self.questions = Questions(
+            clock, self.leases, self.groups, self.registry, self.lending, self.shares, self._job_ended, self._worker_ended
+        )
+        self._journal_at = 0.0
         self._lent = self.lending.watch()
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("forgetting who waits no more", lambda: self.lending.forget(self.picture.views.__contains__)),
@@ -131,7 +129,7 @@ class Controller:
             ("placeholders", lambda: self.placeholders.look(self.picture.views)),
             ("growing clusters", lambda: self.growing.tend(self.picture.demands, self.roster.classes)),
             ("finding borrowers", self._find_borrowers),
-            ("looking again", self._look_again),
+            ("looking again", self.writes.look_again),
             ("saving the journal", self._save_journal),
         )
 
@@ -213,13 +211,13 @@ class Controller:
         """
         effects: list[Effect] = []
         with self._step("planning tokens"):
-            effects += self._resizes() if not self.is_withdrawn else self.withdrawal.plan()
+            effects += self.writes.plan() if not self.is_withdrawn else self.withdrawal.plan()
         with self._step("planning holds"):
             self._keep(effects, self.holds.plan())
         self._keep(effects, self.store.plan())
         if not self.is_withdrawn:
             with self._step("planning questions"):
-                self._keep(effects, self._questions())
+                self._keep(effects, self.questions.plan())
         for effect in effects:
             self.lanes.start(effect)
             if isinstance(effect, Find) and self.leases.actors.is_looked_up(effect.id_or_name):
@@ -239,7 +237,7 @@ class Controller:
             and not self.lending.any_in_line
             and not self.fences.any_full
             and not self.lanes.any_closed
-            and not self._clamped
+            and self.writes.settled
             and self.assumed.settled
         )
 
@@ -252,20 +250,9 @@ class Controller:
         is."""
         self.withdrawal.begin(self.picture.views.values())
 
-    def inquire(self, id_or_name: str) -> list[Work] | None:
-        """Return what the cluster knows of an id or a name, each time looked up anew; None while it is being looked up."""
-        found = self._inquiries.get(id_or_name)
-        if found is None:
-            self._inquiries[id_or_name] = None
-            return None
-        del self._inquiries[id_or_name]
-        return found
-
     def touch(self, node_id: str) -> None:
         """Look at the tokens of a node again."""
-        self.class_tokens.dirty.add(node_id)
-        self.shares.dirty.add(node_id)
-        self.shares.look = True
+        self.writes.touch(node_id)
 
     def validate(self) -> None:
         """Raise InvariantError when what is known contradicts itself."""
@@ -291,12 +278,6 @@ class Controller:
         if self.admission.find_borrowers(self.growing.reclaimed, self.shares.lacking_nodes()):
             self.shares.look = True
 
-    def _look_again(self) -> None:
-        for node_id in {*self.class_tokens.unsettled(), *self._clamped}:
-            self.touch(node_id)
-        self._clamped.clear()
-        self.shares.again()
-
     def _count(self) -> None:
         """Count what is free. Where shares lie has to be known for that: the kernel may have moved some since."""
         self.shares.refresh()
@@ -314,7 +295,7 @@ class Controller:
                 self.leases.placed_or_put_back(item)
 
     def _is_kept(self, slot: str) -> bool:
-        return self.leases.is_kept(slot)
+        return self.leases.predecessor.is_kept(slot)
 
     def _orphaned(self, workloads: list[Workload]) -> None:
         self.leases.orphaned(workloads)
@@ -345,35 +326,15 @@ class Controller:
 
     def _worker_ended(self, worker_id: str) -> bool:
         """Return whether a round should follow soon."""
+        self.questions.worker_ended(worker_id)
         self.leases.worker_ended(worker_id)
         closed = self.registry.worker_ended(worker_id)
         return self.lending.mark_dead(worker_id) or bool(closed)
 
-    def see_all(self, found: FindAll, works: list[Work]) -> None:
-        """Take in every actor and job that there is."""
-        self.leases.see_all([work for work in works if work.kind == ACTOR], found.asked_at)
-        self.leases.doubt(self.registry.workers())
-        running = {work.job_id for work in works if work.kind == JOB}
-        of_clusters = {each.job_id for each in self.registry.records.values() if each.made_at < found.asked_at}
-        for job_id in (of_clusters | self.leases.jobs(found.asked_at)) - running - {""}:
-            self._job_ended(job_id)
-
     def _wake_and_sweep(self) -> None:
         """Offer classes that are waited for, and no longer those that nobody uses."""
-        now = self.now()
         waited = {class_id for demand in self.picture.demands for shape in demand.shapes for class_id in classes_in(shape)}
-        for class_id in self.roster.see(waited):
-            self.context.note("class", class_id, "waited for: offered again")
-        if now - self._swept_at < _SWEEP_SECONDS:
-            return
-        self._swept_at = now
-        for class_id, spec in list(self.roster.offered.items()):
-            if spec.cluster is not None and spec.cluster not in self.registry.records:
-                self.roster.drop(class_id)
-        in_use = waited | {class_id for class_id, count in self.picture.classes_in_use.items() if count > 0}
-        self.roster.see(in_use)
-        for class_id in self.roster.sweep(in_use):
-            self.context.note("class", class_id, "not used any more: no longer offered")
+        self.roster.tend(waited, self.picture.classes_in_use, self.registry.records)
 
     def _save_journal(self) -> None:
         journal = self.context.journal
@@ -382,48 +343,6 @@ class Controller:
             self.store.set(JOURNAL.key(), JOURNAL.write(journal.entries()))
 
     # Effects
-
-    def _resizes(self) -> list[Effect]:
-        """Return one write for each node that should have other tokens, and may be written to."""
-        self.class_tokens.refresh()
-        views = self.picture.views
-        changes: dict[str, Tokens] = {}
-        with self._step("planning shares"):
-            changes = self.shares.changes(views)
-            if self.groups.sweep():
-                for node_id, tokens in self.shares.changes(views).items():
-                    changes.setdefault(node_id, {}).update(tokens)
-        for node_id in [each for each in self.class_tokens.dirty if self._may_write(each)]:
-            with self.context.aside.care_of("node", node_id, _WRITING):
-                found = self.class_tokens.changes(node_id, self._may_be_queued_for)
-                if found:
-                    changes.setdefault(node_id, {}).update(found)
-                self.class_tokens.dirty.discard(node_id)
-        unsure: dict[str, Tokens] = {
-            node_id: {} for node_id in self.book.unsure_nodes() if node_id in views and self.lanes.is_free(node_id)
-        }
-        return [
-            self.book.ask(node_id, amounts) for node_id, amounts in {**unsure, **changes}.items() if self.lanes.is_free(node_id)
-        ]
-
-    def _may_be_queued_for(self, token: str) -> bool:
-        """Return whether work may be queued at a raylet that asks for a token."""
-        share = share_in(token)
-        if share is not None:
-            return self.shares.may_have_work(share.owner.account)
-        return class_of_token(token) in self.roster.offered
-
-    def _may_write(self, node_id: str) -> bool:
-        may_be = node_id in self.picture.views and self.book.is_known(node_id) and self.lanes.is_free(node_id)
-        return may_be and self.context.aside.is_due("node", node_id, _WRITING)
-
-    def _questions(self) -> list[Effect]:
-        questions: list[Effect] = [*self.leases.queries(), *self.groups.queries(), *self.leases.failover.plan()]
-        questions += [FindEnded(workers) for workers in self._doubted]
-        questions += [Find(id_or_name) for id_or_name, found in self._inquiries.items() if found is None]
-        if self.now() - self._all_at > _ALL_SECONDS:
-            questions.append(FindAll(self.now()))
-        return questions
 
     def _keep(self, effects: list[Effect], more: list[Any]) -> None:
         """Add effects whose lanes are free, one in each."""
@@ -435,11 +354,13 @@ class Controller:
 
     def _done(self, done: Done) -> None:
         match done.effect:
-            case Resize():
-                self._resized(done)
+            case Resize(node_id):
+                self.questions.doubt_who_waits(node_id, self.writes.done(done))
+                if self.is_withdrawn:
+                    self.withdrawal.done(done)
             case Hold(_, node_id, amounts):
                 if self.holds.held(done):
-                    self._doubt_who_waits(node_id, amounts)
+                    self.questions.doubt_who_waits(node_id, amounts)
                 self.placeholders.made(node_id, amounts)
                 self.picture.recount(node_id)
                 self.touch(node_id)
@@ -456,63 +377,14 @@ class Controller:
                     self.class_tokens.remembered(CLASSES.parts(key)[0])
                 self.shares.look = True
             case Find(id_or_name):
-                self._found(id_or_name, done)
+                self.questions.found(id_or_name, done)
             case FindAll():
-                if not done.error:
-                    self._all_at = self.now()
-                    self.see_all(done.effect, done.answer)
+                self.questions.found_all(done)
             case FindEnded(worker_ids):
-                self._found_ended(worker_ids, done)
+                self.questions.found_ended(worker_ids, done)
             case Restart(actor_id):
                 if not done.error:
                     self.leases.failover.restarted(actor_id)
             case RemoveGroup(group_id):
                 if not done.error:
                     self.groups.removed(group_id)
-
-    def _resized(self, done: Done) -> None:
-        assert isinstance(done.effect, Resize)
-        node_id = done.effect.node_id
-        changed = self.book.done(done)
-        self.shares.look = True
-        if done.error or not self.book.is_known(node_id):
-            self.touch(node_id)
-        self._doubt_who_waits(node_id, [token for token, (before, after) in changed.items() if after < before])
-        if self.is_withdrawn:
-            self.withdrawal.done(done)
-        if any(self.book.amount(node_id, token) > amount + EPSILON for token, amount in done.effect.amounts.items()):
-            self._clamped.add(node_id)
-
-    def _doubt_who_waits(self, node_id: str, tokens: Iterable[str]) -> None:
-        """Less of these shares is free on a node: that may be what a worker gave back which was killed while it waited. Until
-        it is known who lives, nothing counts as lent there; or it would be given twice."""
-        for share in map(share_in, tokens):
-            if share is not None and share.owner.group is None and not share.owner.is_part:
-                doubted = self.lending.doubt((share.owner.cluster, node_id))
-                if doubted:
-                    self._doubted[tuple(doubted)] = None
-
-    def _found(self, id_or_name: str, done: Done) -> None:
-        if done.error:
-            if self.leases.actors.is_looked_up(id_or_name):
-                self.leases.actors.look_again(id_or_name)
-            return
-        if id_or_name in self._inquiries:
-            self._inquiries[id_or_name] = done.answer
-        if self.leases.actors.is_looked_up(id_or_name):
-            self.leases.found(id_or_name, done.answer)
-        if self.groups.is_asked(id_or_name):
-            self.groups.found(id_or_name, done.answer)
-            self.shares.look = True
-
-    def _found_ended(self, worker_ids: tuple[str, ...], done: Done) -> None:
-        if done.error:
-            return
-        self._doubted.pop(worker_ids, None)
-        ended = set(done.answer)
-        for worker_id in ended:
-            self._worker_ended(worker_id)
-        living = [worker_id for worker_id in worker_ids if worker_id not in ended]
-        self.leases.workers_live(living)
-        self.lending.believe(living)
-        self.shares.look = True

@@ -57,10 +57,10 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
 
     actors = [work for work in works if work.kind == ACTOR]
     for work in actors:
-        if controller.leases.is_settled(work):
+        if controller.leases.predecessor.is_settled(work):
             controller.leases.see(work)
     tasks, _ = _entries(controller, TASK_LEASES)
-    for (slot,), entry in sorted(tasks, key=lambda task: not controller.leases.stands_somewhere(task[0][0])):
+    for (slot,), entry in sorted(tasks, key=lambda task: controller.leases.predecessor.token_on(task[0][0]) is None):
         with controller.context.aside.care_of("lease", slot):
             controller.leases.restore_task(slot, entry, None)
     controller.leases.see_all(actors, began)
@@ -133,7 +133,7 @@ def _restore_clusters(controller: Controller) -> None:
 
 
 def _end_what_ended(controller: Controller, works: list[Work], began: float) -> None:
-    controller.see_all(FindAll(controller.now() + 1.0), works)
+    controller.questions.see_all(FindAll(controller.now() + 1.0), works)
     for node_id in [each for each in _nodes_remembered(controller) if each not in controller.picture.views]:
         controller.store.set(OVERRIDES.key(node_id), None)
 

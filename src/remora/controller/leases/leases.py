@@ -9,33 +9,30 @@ What a killed controller forgets it reads back: an actor's slot and request are 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from remora.controller.assumed import Assumed
 from remora.controller.clusters.registry import Registry
 from remora.controller.context import Context
-from remora.controller.effects import Find, FindEnded
 from remora.controller.leases.bystanders import Bystanders
 from remora.controller.leases.failover import Failover
 from remora.controller.leases.known_actors import KnownActors
-from remora.controller.leases.lease_table import Lease, LeaseTable, handles
+from remora.controller.leases.lease_table import Lease, LeaseTable
 from remora.controller.leases.lease_tokens import LeaseTokens
+from remora.controller.leases.predecessor import Predecessor
 from remora.controller.leases.slots import Slots
+from remora.controller.leases.undecided import Undecided
+from remora.controller.leases.unstarted import Unstarted
 from remora.controller.store import Store
 from remora.controller.tokens.book import Book
 from remora.controller.tokens.class_tokens import ClassTokens
 from remora.kernel.cycle import Scheduler
-from remora.kernel.placing.placement import decide
-from remora.kernel.state.workloads import Host, Workload
-from remora.model.requests import Request
-from remora.model.resources import UNIT
-from remora.port.contract import ENDED, RUNNING, WAITING, NodeView, Work
-from remora.wire.asks import LEASE_LABEL, REQUEST_LABEL, Ask, decode_ask, encode_ask, own_labels
+from remora.kernel.state.workloads import Workload
+from remora.port.contract import ENDED, RUNNING, NodeView, Work
+from remora.wire.asks import LEASE_LABEL, REQUEST_LABEL, Ask, decode_ask, encode_ask
 from remora.wire.keys import TASK_LEASES, TaskLease
-from remora.wire.owners import owner_of
-from remora.wire.timing import CLAIM_SECONDS, PREDECESSOR_SECONDS
-from remora.wire.tokens import TAKEN, lease_token
+from remora.wire.timing import CLAIM_SECONDS
+from remora.wire.tokens import lease_token
 
 _WRITTEN_SECONDS = 0.3  # until the token of an actor that has ended is surely taken away
 _MOST_LOOKS = 3
@@ -62,19 +59,16 @@ class Leases:
         self._store = store
         self._registry = registry
         self._assumed = assumed
-        self._book = book
-        self._tokens = tokens
         self._recount = recount
-        self._began = context.now()
-        self._keeps = True  # tokens that a controller before us gave
         self._table = LeaseTable(self._cluster)
         self.actors = KnownActors(context, registry)
-        self._undecided: defaultdict[str, list[Lease]] = defaultdict(list)  # by the actor that they have to know of
-        self._orphans: set[str] = set()  # workers of which it has to be known whether they live
         self._lease_tokens = LeaseTokens(context, self._cluster, self._table, assumed, tokens)
-        self.slots = Slots(context, tokens, generation, self._stands)
+        self.slots = Slots(context, tokens, generation, book.stands)
         self.failover = Failover(context, scheduler, self._table, self._lease_tokens.follow)
         self.bystanders = Bystanders(context, scheduler, store)
+        self.predecessor = Predecessor(context, self._table, self.slots, book, tokens)
+        self.unstarted = Unstarted(context, scheduler, assumed, self._lease_tokens.follow)
+        self._undecided = Undecided(scheduler, self._table, self.actors, self.bystanders, self._lease_tokens.follow)
 
     # What is known
 
@@ -88,27 +82,6 @@ class Leases:
 
     def node_of(self, lease: Lease) -> str | None:
         return self._table.node_of(lease)
-
-    def is_kept(self, slot: str) -> bool:
-        """Return whether a token is left alone though nobody wants it: a controller before us gave its slot, and its work may
-        still be on its way."""
-        young = self._context.now() - self._began < PREDECESSOR_SECONDS
-        return young and slot not in self.by_slot and self.slots.is_from_predecessor(slot)
-
-    def lacks(self, lease: Lease, view: NodeView | None) -> dict[str, int]:
-        """Return what others have taken, by its report, of a node that a lease was decided on, so that it cannot start there
-        yet; nothing when it can, or has begun to."""
-        entry = self._assumed.get(lease.slot)
-        if view is None or (entry is not None and entry.is_starting):
-            return {}
-        lacking: dict[str, int] = {}
-        for name, units in lease.workload.request.demand.pairs:
-            free = round(view.available.get(name, 0.0) * UNIT)
-            if lease.cluster_id is not None:
-                free = min(free, round(view.available.get(owner_of(lease.cluster_id).token(name), 0.0) * UNIT))
-            if free < units:
-                lacking[name] = units - max(free, 0)
-        return lacking
 
     # What clients ask
 
@@ -166,7 +139,7 @@ class Leases:
             work = self.actors.note(work)
             lease = self._table.by_actor.get(work.work_id) or self._claimed_by(work)
             if lease is None:
-                self._see_bystander(work)
+                self._undecided.see_bystander(work)
             elif work.state == ENDED:
                 self._end(lease)
             elif work.state == RUNNING:
@@ -188,7 +161,6 @@ class Leases:
                 self._end(lease)
         for actor_id in self.actors.missing_in(living):
             self.actors.look_up(actor_id)
-        self._orphans.update(self._table.workers())
 
     def found(self, actor_id: str, works: list[Work]) -> None:
         """Take in what was looked up about one actor."""
@@ -205,20 +177,16 @@ class Leases:
                 self._end(lease)
         for work in actors:
             self.see(work)
-        self._decide_beside(actor_id)
+        self._undecided.decide_beside(actor_id)
 
     def worker_ended(self, worker_id: str) -> None:
         """A worker has ended: the tasks that it asked for end with it."""
-        self._orphans.discard(worker_id)
         for lease in self._table.of_worker(worker_id):
             self._end(lease)
 
-    def doubt(self, worker_ids: Iterable[str]) -> None:
-        """Whether these workers live has to be asked: a message that they ended may have been lost."""
-        self._orphans.update(worker_ids)
-
-    def workers_live(self, worker_ids: Iterable[str]) -> None:
-        self._orphans.difference_update(worker_ids)
+    def workers(self) -> list[str]:
+        """Return the workers that have asked for tasks with leases."""
+        return self._table.workers()
 
     def job_ended(self, job_id: str) -> None:
         for lease in [lease for lease in self.by_slot.values() if not lease.is_actor and lease.owner_job == job_id]:
@@ -257,15 +225,6 @@ class Leases:
 
     # Recovery
 
-    def is_settled(self, work: Work) -> bool:
-        """Return whether an actor is somewhere, and nothing has to be decided about it: it runs, or its token stands."""
-        slot = work.labels.get(LEASE_LABEL)
-        return work.state == RUNNING or (slot is not None and self.stands_somewhere(slot))
-
-    def stands_somewhere(self, slot: str) -> bool:
-        """Return whether the token of a slot that a controller before us gave stands on a node."""
-        return self._token_on(slot) is not None
-
     def restore_task(self, slot: str, entry: TaskLease, node_id: str | None) -> None:
         """A task that a controller before us gave a lease to. ``node_id`` is where its token stands."""
         lease = self._adopt(slot, decode_ask(entry.request), entry.job_id, node_id)
@@ -286,21 +245,12 @@ class Leases:
             self._assumed.postpone(entry.slot)
             with self._context.aside.care_of("lease", entry.slot, "moving"):
                 if lease is not None:
-                    self._try_elsewhere(lease, views.get(entry.node_id))
+                    self.unstarted.try_elsewhere(lease, views.get(entry.node_id))
         self._lease_tokens.move_on(views)
         self.actors.forget_ended()
-        if self._keeps and self._context.now() - self._began >= PREDECESSOR_SECONDS:
-            self._keeps = False  # what nobody has come for is taken away
-            self._tokens.dirty.update(self._book.nodes())
+        self.predecessor.look()
         self.failover.follow()
         self.slots.fill_reserves(self._cluster.nodes.by_id)
-
-    def queries(self) -> list[Find | FindEnded]:
-        """Return what has to be looked up in the cluster."""
-        due: list[Find | FindEnded] = [*self.actors.due()]
-        if self._orphans:
-            due.append(FindEnded(tuple(sorted(self._orphans))))
-        return due
 
     @property
     def settled(self) -> bool:
@@ -323,77 +273,18 @@ class Leases:
 
     def _decide(self, known_as: str, ask: Ask) -> tuple[Workload, set[str]]:
         """Return the workload, placed or waiting; and the actors that have to be known before anything can be decided."""
-        unplaced = self._unknown(ask.request)
+        unplaced = self._undecided.unknown(ask.request)
         if unplaced:
             if ask.request.cluster is not None:
                 self._cluster.tree.get(ask.request.cluster)
             return Workload(known_as, ask.request, ask.labels, self._scheduler.next_order()), unplaced
         return self._scheduler.submit(known_as, ask.request, ask.labels), unplaced
 
-    def _unknown(self, request: Request) -> set[str]:
-        """Return the actors that a request names by their handles and of which it is not known where they are; of those that
-        Ray has yet to place only those that it has to keep away from."""
-        unplaced = set()
-        for term in handles(request):
-            for actor_id in term.values:
-                if actor_id in self._table.by_actor or actor_id in self.bystanders:
-                    continue
-                known = self.actors.get(actor_id)
-                if known is None:
-                    self.actors.look_up(actor_id)
-                    unplaced.add(actor_id)
-                elif known.state == RUNNING:
-                    self._see_bystander(known, named=True)
-                elif term.hard and not term.positive and LEASE_LABEL not in known.labels:
-                    unplaced.add(actor_id)
-        return unplaced
-
-    def _decide_beside(self, actor_id: str) -> None:
-        """It is known where an actor is, or that it is gone: decide the leases that were waiting to know."""
-        known = self.actors.get(actor_id)
-        is_placed = known is None or known.state != WAITING or actor_id in self.by_actor
-        for lease in list(self._undecided.get(actor_id, ())):
-            if not is_placed and _avoids(lease.ask.request, actor_id):
-                continue
-            self._undecided[actor_id].remove(lease)
-            lease.unplaced.discard(actor_id)
-            if not lease.unplaced:
-                known_as = lease.workload.workload_id
-                lease.workload = self._scheduler.submit(known_as, lease.workload.request, lease.ask.labels)
-                self._lease_tokens.follow(lease)
-        if not self._undecided.get(actor_id):
-            self._undecided.pop(actor_id, None)
-
-    def _try_elsewhere(self, lease: Lease, view: NodeView | None) -> bool:
-        """Decide again about something that has not begun to start, where its node has no room for it. Return whether it goes
-        to another node."""
-        workload = lease.workload
-        if (lease.is_actor and not lease.actor_id) or not workload.placed or (view and not self.lacks(lease, view)):
-            return False
-        old, confirmed = workload.node, workload.confirmed
-        at = workload.host or Host(None, old, None)
-        self._cluster.release(workload)
-        chosen = decide(self._cluster, workload.request, lease.ask.labels, workload.workload_id)
-        if chosen is None or chosen.node == old:
-            if confirmed:
-                self._cluster.move(workload, old)
-            else:
-                self._cluster.put_back(workload, at)
-            return False
-        self._cluster.place(workload, chosen)
-        where = self._cluster.nodes.at(chosen.node).node_id
-        self._context.note("lease", lease.actor_id or lease.slot, f"had no room in time, and goes to {where[:12]}")
-        self._lease_tokens.follow(lease)
-        self._scheduler.settle()
-        return True
-
     # Entering and ending
 
     def _enter(self, slot: str, ask: Ask, workload: Workload, job_id: str, unplaced: set[str]) -> Lease:
         lease = Lease(slot, ask, workload, self._context.now(), job_id)
-        lease.unplaced = unplaced
-        for actor_id in unplaced:
-            self._undecided[actor_id].append(lease)
+        self._undecided.add(lease, unplaced)
         self._table.add(lease)
         self._lease_tokens.follow(lease)
         return lease
@@ -402,7 +293,7 @@ class Leases:
         """Return a lease that was given by a controller that is no more: it is where it runs, or where its token stands."""
         self.slots.adopt(slot)
         workload = self._restore(slot, slot, ask, node_id)
-        unplaced = set() if workload.placed or self._is_waiting(workload) else self._unknown(ask.request)
+        unplaced = set() if workload.placed or self._is_waiting(workload) else self._undecided.unknown(ask.request)
         lease = self._enter(slot, ask, workload, job_id, unplaced)
         lease.told = node_id  # by that controller
         return lease
@@ -411,10 +302,10 @@ class Leases:
         """Return the workload of a lease from before, on the node where it is, or decided anew."""
         if ask.request.cluster is not None and ask.request.cluster not in self._registry.records:
             self._registry.revive(ask.request.cluster)
-        node = self._cluster.nodes.by_id.get(node_id or self._token_on(slot) or "")
+        node = self._cluster.nodes.by_id.get(node_id or self.predecessor.token_on(slot) or "")
         if node is None:
             return self._decide(known_as, ask)[0]
-        self._unknown(ask.request)
+        self._undecided.unknown(ask.request)
         workload = Workload(known_as, ask.request, ask.labels, self._scheduler.next_order())
         self._cluster.move(workload, node.number)
         return workload
@@ -433,8 +324,7 @@ class Leases:
         else:
             self.slots.give_back(lease.slot)
             self._store.set(TASK_LEASES.key(lease.slot), None)
-        for actor_id in lease.unplaced:
-            self._undecided[actor_id].remove(lease)
+        self._undecided.drop(lease)
         for known_as in (lease.slot, lease.actor_id):
             self._context.aside.forget("lease", known_as)
 
@@ -454,10 +344,7 @@ class Leases:
         if node_id is None or node_id not in self._cluster.nodes.by_id:
             return
         decided = self._table.node_of(lease)
-        if lease.unplaced:
-            for actor_id in lease.unplaced:
-                self._undecided[actor_id].remove(lease)
-            lease.unplaced = set()
+        self._undecided.drop(lease)
         if decided != node_id:
             if decided is not None:
                 self._context.note("lease", lease.actor_id, f"runs on {node_id[:12]}, where {decided[:12]} was decided")
@@ -473,16 +360,6 @@ class Leases:
         self._lease_tokens.follow(lease)
 
     # Actors
-
-    def _see_bystander(self, work: Work, *, named: bool = False) -> None:
-        """An actor without a lease: what it bears or who names it makes it count, while it runs."""
-        labels = own_labels(work.labels)
-        if work.state != RUNNING:
-            self.bystanders.drop(work.work_id)
-        elif (labels or named or self._table.is_named(work.work_id)) and work.node_ids:
-            self.bystanders.add_actor(work.work_id, work.node_ids[0], labels, work.namespace)
-        if work.state != WAITING:
-            self._decide_beside(work.work_id)
 
     def _claimed_by(self, work: Work) -> Lease | None:
         """Return the lease of an actor that is seen for the first time."""
@@ -505,25 +382,13 @@ class Leases:
         if lease.told is None:
             self._context.note("lease", actor_id, "waits: no node for it now")
         if self._table.is_named(actor_id):
-            self._decide_beside(actor_id)
+            self._undecided.decide_beside(actor_id)
             self._scheduler.settle()  # what waits for this very actor can find it now
 
     # The rest
 
     def _is_waiting(self, workload: Workload) -> bool:
         return workload in self._scheduler.waiting.get(workload.request, ())
-
-    def _stands(self, node_id: str, token: str) -> bool:
-        return self._book.amount(node_id, token) > TAKEN / 2
-
-    def _token_on(self, slot: str) -> str | None:
-        token = lease_token(slot)
-        return next((node_id for node_id in self._book.nodes() if self._book.amount(node_id, token)), None)
-
-
-def _avoids(request: Request, actor_id: str) -> bool:
-    """Return whether a request has to keep away from an actor."""
-    return any(term.hard and not term.positive and actor_id in term.values for term in handles(request))
 
 
 def _ended(work: Work) -> Work:

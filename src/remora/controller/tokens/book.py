@@ -55,6 +55,10 @@ class Book:
     def amount(self, node_id: str, token: str) -> float:
         return self._known.get(node_id, {}).get(token, 0.0)
 
+    def stands(self, node_id: str, token: str) -> bool:
+        """Return whether there is enough of a token on a node for one who takes it."""
+        return self.amount(node_id, token) > EPSILON
+
     def held(self, node_id: str, token: str) -> float:
         """Return how much of a token our own holds take on a node, or will in a moment."""
         return self._held.get(node_id, {}).get(token, 0.0) + self._spare.get(node_id, {}).get(token, 0.0)

@@ -6,7 +6,7 @@ says that it needs it, or when work that waits for its token is seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from remora.controller.context import Context
 from remora.controller.store import Store
@@ -19,6 +19,7 @@ MOST_OFFERED = 900
 
 _MOMENT_SECONDS = 5.0  # what was said to be needed may not be seen as waiting or running any sooner
 _MOST_REMEMBERED = 10_000
+_SWEEP_SECONDS = 1.0
 
 
 class Roster:
@@ -28,6 +29,7 @@ class Roster:
         self._classes: dict[str, ClassSpec] = {}
         self._offered: dict[str, ClassSpec] = {}
         self._used_at: dict[str, float] = {}
+        self._swept_at = 0.0
         self.changes = 0
         """Goes up whenever a class is offered or no longer is."""
 
@@ -64,6 +66,22 @@ class Roster:
         """Note that these are held or waited for. Return those that had been asleep."""
         known = [class_id for class_id in in_use if class_id in self._classes]
         return [class_id for class_id in known if self.need(self._classes[class_id])]
+
+    def tend(self, waited: set[str], counts: Mapping[str, int], clusters: Container[str]) -> None:
+        """Offer classes that are waited for, and now and then look for those that nobody uses, or whose virtual cluster is
+        gone. ``counts`` says how many nodes have somebody who holds a class."""
+        for class_id in self.see(waited):
+            self._context.note("class", class_id, "waited for: offered again")
+        if self._context.now() - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = self._context.now()
+        for class_id, spec in list(self._offered.items()):
+            if spec.cluster is not None and spec.cluster not in clusters:
+                self.drop(class_id)
+        in_use = waited | {class_id for class_id, count in counts.items() if count > 0}
+        self.see(in_use)
+        for class_id in self.sweep(in_use):
+            self._context.note("class", class_id, "not used any more: no longer offered")
 
     def sweep(self, in_use: set[str]) -> list[str]:
         """Let the idle ones sleep, and forget those that have slept for longest. Return those that went to sleep."""

@@ -97,7 +97,7 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
     asked = wants(lease.ask.request)
     node_id = controller.leases.node_of(lease)
     if node_id is not None:
-        lacks = controller.leases.lacks(lease, controller.picture.views.get(node_id))
+        lacks = controller.leases.unstarted.lacks(lease, controller.picture.views.get(node_id))
         what = f"and waits there until others give back {show_amounts(lacks)}" if lacks else "it is about to start there"
         return _row(asked, Explanation(f"decided {node_id[:12]}, {what}", case=RESOURCES if lacks else ""), busy=True)
     if lease.unplaced:

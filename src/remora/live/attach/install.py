@@ -1,4 +1,4 @@
-"""Install the layer in this process, and take it out again: every attribute of Ray that is replaced is replaced here.
+"""Install the layer in this process, and take it out again: every attribute that is replaced, Ray's or not, is replaced here.
 
 Every worker does so before its first task, and most never submit anything. So this module and what it imports are light; what
 decides is imported with the first thing that is submitted.
@@ -73,13 +73,15 @@ def uninstall() -> None:
 
 
 class Installation:
-    """``packed`` is what travels on to other workers: the job's defaults, pickled."""
+    """``packed`` is what travels on to other workers: the job's defaults, pickled. ``replaced`` lists every attribute that is
+    replaced in this process: owner and name."""
 
     def __init__(self, packed: bytes, *, everywhere: bool) -> None:
         self._packed = packed
         self._everywhere = everywhere
         self._submitter: Submitter | None = None
         self._lock = threading.Lock()
+        self.replaced: list[tuple[Any, str]] = []
         self._exported: weakref.WeakSet[RemoteFunction] = weakref.WeakSet()
         self._exported_actors: weakref.WeakSet[Any] = weakref.WeakSet()
         with contextlib.ExitStack() as undo:  # puts back what was replaced, if something fails on the way
@@ -108,6 +110,8 @@ class Installation:
         for owner, name, new in narrow.replacements():
             self._replace(owner, name, new)
         self._undo.callback(narrow.later(self._replace))
+        for owner, name, new in scopes.replacements():
+            self._replace_around(owner, name, new)
 
     @functools.cached_property
     def submitter(self) -> Submitter:
@@ -135,10 +139,19 @@ class Installation:
     def _replace(self, owner: Any, name: str, new: Any) -> None:
         old = vars(owner).get(name, _MISSING)
         setattr(owner, name, new)
+        self.replaced.append((owner, name))
         if old is _MISSING:
             self._undo.callback(delattr, owner, name)
         else:
             self._undo.callback(setattr, owner, name, old)
+
+    def _replace_around(self, owner: Any, name: str, new: Any) -> None:
+        """The same for what is not Ray's. Others replace it too, and who came after us stays: around ours, which then leaves
+        everything as it is."""
+        old = getattr(owner, name)
+        setattr(owner, name, new)
+        self.replaced.append((owner, name))
+        self._undo.callback(_put_back_ours, owner, name, old, new)
 
     def _when_connected(self, call: Callable[[], None]) -> None:
         """Whenever ``ray.init`` has connected this process, from now on."""
@@ -248,7 +261,8 @@ class Installation:
         """In a virtual cluster: a worker that waits gives its share back."""
         worker = ray._private.worker
         self._replace(worker.Worker, "get_objects", blocking.around_get(worker.Worker.get_objects))
-        self._rebind(worker.wait, blocking.around_wait(worker.wait))
+        for stock in {worker.wait, ray.wait}:  # Ray has put another function around the latter
+            self._rebind(stock, blocking.around_wait(stock))
 
     def _rebind(self, old: Any, new: Any) -> None:
         """Every module that imported the function by name sees the new one, and the old one again afterwards. In a worker
@@ -279,6 +293,11 @@ def _put_back(old: Any, new: Any) -> None:
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if value is new:
                 setattr(module, name, old)
+
+
+def _put_back_ours(owner: Any, name: str, old: Any, new: Any) -> None:
+    if vars(owner).get(name) is new:
+        setattr(owner, name, old)
 
 
 class _Options(dict[str, Any]):

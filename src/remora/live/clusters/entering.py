@@ -18,14 +18,14 @@ from remora.live.clusters.cancelling import Made
 from remora.live.clusters.scopes import Scope
 from remora.live.perform import Body, perform, perform_async
 from remora.model.requests import plain_term
-from remora.model.virtual_clusters import VNODE_LABEL, VirtualCluster
+from remora.model.virtual_clusters import VirtualCluster
 from remora.protocol.cluster_steps import close_cluster, open_cluster
 from remora.protocol.steps import Steps
 from remora.wire.calls import CreateCluster, new_ask
 from remora.wire.classes import ClassSpec
 from remora.wire.keys import CLUSTERS
+from remora.wire.taken_shares import resources_selected, selects, taken_part, taken_shares
 from remora.wire.timing import SPEC_SECONDS
-from remora.wire.tokens import share_token
 
 __all__ = ["Opened", "VirtualClusterTimeoutError", "close", "enter", "enter_async", "leave", "open_now", "shares"]
 
@@ -130,33 +130,17 @@ def _tolerations() -> Any:
 
 def shares(cluster_id: str, spec: ClassSpec | None, resources: dict[str, float]) -> dict[str, float]:
     """Return the share tokens that work takes: as much as it takes of each resource, and the same of the part it selects."""
-    taken = {share_token(cluster_id, name): amount for name, amount in resources.items() if amount}
-    if spec is not None and (named := _named(cluster_id, spec)):
-        taken.update({share_token(spec.part_id, name): resources[name] for name in named if resources.get(name)})
+    taken = taken_shares(cluster_id, resources)
+    if spec is not None and selects(spec):
+        taken.update(taken_part(spec, _selected(cluster_id, spec), resources))
     return taken
 
 
-def _named(cluster_id: str, spec: ClassSpec) -> frozenset[str]:
-    """The resources of the fixed-size nodes that a selector tells from the others; none where it does not."""
-    if not any(choice.selector.terms for choice in spec.choices):
-        return frozenset()
-    known, named = _known(cluster_id)
-    if spec not in named:
-        named[spec] = _resources_selected(known, spec)
-    return named[spec]
-
-
-def _resources_selected(cluster: VirtualCluster, spec: ClassSpec) -> frozenset[str]:
-    nodes = [node for nodes in cluster.fixed_size_nodes for node in nodes.nodes]
-    keys = {key for node in nodes for key, _ in node.labels}
-    found: set[str] = set()
-    for choice in spec.choices:
-        terms = [term for term in choice.selector.terms if term.key in keys]
-        by_id = any(term.key == VNODE_LABEL for term in choice.selector.terms)
-        for node in nodes:
-            if (terms or by_id) and all(term.matches(dict(node.labels)) for term in terms):
-                found |= set(node.resources)
-    return frozenset(found)
+def _selected(cluster_id: str, spec: ClassSpec) -> frozenset[str]:
+    known, selected = _known(cluster_id)
+    if spec not in selected:
+        selected[spec] = resources_selected(known, spec)
+    return selected[spec]
 
 
 def _known(cluster_id: str) -> tuple[VirtualCluster, dict[ClassSpec, frozenset[str]]]:

@@ -82,7 +82,6 @@ def enter(scope: Scope) -> None:
     _entered.set((*_entered.get(), scope))
     with _lock:
         _open.add(scope)
-        _inherit()
 
 
 def leave(scope: Scope) -> None:
@@ -91,8 +90,6 @@ def leave(scope: Scope) -> None:
     _entered.set(tuple(each for each in _entered.get() if each.is_open))
     with _lock:
         _open.discard(scope)
-        if not _open:
-            _inherit_no_more()
 
 
 def forget() -> None:
@@ -113,27 +110,15 @@ def _innermost() -> Scope | None:
 
 
 # Before Python 3.14 a thread begins with nothing of the context of the one that started it, and what is given to a pool is run
-# by whichever thread is free. While somebody is inside, both take the clusters of whoever starts a thread or gives it work.
+# by whichever thread is free. In a process that is attached both take the clusters of whoever starts a thread or gives it work.
 
 
-def _inherit() -> None:
-    if not _is_ours(threading.Thread.start):
-        threading.Thread.start = _starting(threading.Thread.start)  # type: ignore[method-assign]
-    if not _is_ours(ThreadPoolExecutor.submit):
-        ThreadPoolExecutor.submit = _submitting(ThreadPoolExecutor.submit)  # type: ignore[method-assign]
-
-
-def _inherit_no_more() -> None:
-    """As it was; unless somebody else came after us, whose it is now."""
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
-    if _is_ours(start):
-        threading.Thread.start = start.__wrapped__  # type: ignore[method-assign, attr-defined]
-    if _is_ours(submit):
-        ThreadPoolExecutor.submit = submit.__wrapped__  # type: ignore[method-assign, attr-defined]
-
-
-def _is_ours(function: Any) -> bool:
-    return bool(getattr(function, "remora", False))
+def replacements() -> list[tuple[Any, str, Any]]:
+    """Owner, name, what is there instead."""
+    return [
+        (threading.Thread, "start", _starting(threading.Thread.start)),
+        (ThreadPoolExecutor, "submit", _submitting(ThreadPoolExecutor.submit)),
+    ]
 
 
 def _starting(stock: Any) -> Any:
@@ -144,16 +129,16 @@ def _starting(stock: Any) -> Any:
             thread.run = functools.partial(_run_in, scopes, thread.run)  # type: ignore[method-assign]
         stock(thread)
 
-    start.remora = True  # type: ignore[attr-defined]
     return start
 
 
 def _submitting(stock: Any) -> Any:
+    """Also of whoever is in none: it may be run by a thread that was started inside of one."""
+
     @functools.wraps(stock)
     def submit(pool: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         return stock(pool, _run_in, _entered.get(), fn, *args, **kwargs)
 
-    submit.remora = True  # type: ignore[attr-defined]
     return submit
 
 

@@ -1,6 +1,6 @@
 """What a process is shown of the cluster: its virtual cluster if it is in one, and never a token.
 
-``replacements`` are made by ``hooks``. Workers import this module when they start: what only those who look need is imported
+``replacements`` are made by ``install``. Workers import this module when they start: what only those who look need is imported
 when they do.
 """
 
