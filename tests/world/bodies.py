@@ -51,7 +51,7 @@ def task(worker: Worker, run: Run, thread: Thread) -> Body:
         if run.spec.gets and submitted:
             yield from _get(worker, run, thread, submitted)
             world.checks.resumed(run)
-    yield Pause(run.spec.seconds / 2)
+    yield Pause(run.spec.seconds / 2 if run.spec.after is None else run.spec.after)
 
 
 def constructor(worker: Worker, entry: ActorEntry) -> Body:

@@ -183,6 +183,7 @@ class Host:
         self._round_at = 0.0
         self._rounded_at = self._reported_at = 0.0
         self._dies_after: tuple[int, bool] | None = None
+        self._dies_over = ""  # what kind of call it answers last
         self._keeper = Keeper(world, 0)
         self._thought = 0.0
         self.deaths = 0
@@ -193,7 +194,7 @@ class Host:
         self.life += 1
         self.world.note("the controller starts")
         self.brain = self._guarded(self._make, self.port, self._clock)
-        self._dies_after = None
+        self.survive()
         self._keeper = Keeper(self.world, self.life)
         self._validate()
         for message in list(self._unanswered.values()):
@@ -226,8 +227,14 @@ class Host:
         self._round = None
         self.world.after(self.world.chance.between("controller restarts", 0.3, 2.0), self.start)
 
-    def die_after(self, effects: int, *, told: bool) -> None:
-        if effects:
+    def _die_in(self, life: int) -> None:
+        if life == self.life:
+            self.die()
+
+    def die_after(self, effects: int, *, told: bool, answers: str = "") -> None:
+        if answers:
+            self._dies_over = answers
+        elif effects:
             self._dies_after = (effects, told)
         else:
             self.die()
@@ -239,7 +246,7 @@ class Host:
 
     def survive(self) -> None:
         """It does not die any more."""
-        self._dies_after = None
+        self._dies_after, self._dies_over = None, ""
 
     # What it hears
 
@@ -247,7 +254,7 @@ class Host:
         message = self._message(sender, call, answered)
         self._deliver(message)
         if self.world.is_bad(CALLS_DOUBLE) and self.world.chance.happens(f"twice {message.name}", 0.5):
-            self._deliver(message)
+            self._deliver(message, again=True)
         return message
 
     def _message(self, sender: Process, call: Call, answered: Callable[..., None] | None) -> Message:
@@ -257,8 +264,9 @@ class Host:
         self.world.note("{} sends {}", sender.worker_id, call)
         return message
 
-    def _deliver(self, message: Message) -> None:
-        slow = self.world.is_bad(CALLS_SLOW)
+    def _deliver(self, message: Message, *, again: bool = False) -> None:
+        """``again``: the first answer was lost, and it is sent once more after a while."""
+        slow = again or self.world.is_bad(CALLS_SLOW)
         wait = self.world.chance.between(f"call {message.name}", 0.0005, 0.5 if slow else 0.004)
         self.world.after(wait, self._arrive, message, self.life)
 
@@ -412,6 +420,9 @@ class Host:
     def _reply(self, message: Message, reply: Reply) -> None:
         wait = self.world.chance.between(f"answer {message.name}", 0.0005, 0.003)
         self.world.after(wait, self._answer, message, reply, self.life)
+        if self._dies_over == type(message.call).__name__:
+            self.survive()
+            self.world.after(0.0, self._die_in, self.life)
 
     def _answer(self, message: Message, answer: Reply, life: int) -> None:
         if message.heard or (life != self.life and self.world.chance.happens(f"lost {message.name}", 0.5)):

@@ -6,12 +6,14 @@ startable the kernel could place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tests.world import owed
 from tests.world.failure import Failure
 from tests.world.gcs import ALIVE, DEAD, ActorEntry
 from tests.world.groups import CREATED, GroupEntry
-from tests.world.owning import BLOCKED, GRANTED, IN_LINE, QUEUED, Run
+from tests.world.owning import BLOCKED, GRANTED, IN_LINE, QUEUED, SENT_ON, Run
 from tests.world.raylet import UNIT, Raylet
 from tests.world.submitting import Scope
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 _MOST_ASKED = 4
+_LONG_SECONDS = 20.0
+"""What came later than that may be about to start: some work never ends, and is followed by more."""
+
 _FALSE = ("about to start", "it runs", "it is placed")
 _LEFT_OVER = ("vc/", "lease/", "hold/", "object/", "late/")
 
@@ -45,7 +50,7 @@ def check_waiting(world: World, acting: Acting) -> None:
     for run in world.runs.values():
         if run.is_over or not run.owner.alive or run.group:
             continue
-        if run.state in (QUEUED, GRANTED):
+        if run.state in (QUEUED, GRANTED) and world.now - run.waits_since > _LONG_SECONDS:
             _check_run(world, run, queued)
             waiting.append((run.name, run.name))
         elif run.state == IN_LINE:
@@ -67,6 +72,8 @@ def check_waiting(world: World, acting: Acting) -> None:
                 waiting.append((group.group_id, group.group_id))
     _check_kept(world, queued)
     _check_leases(world)
+    owed.check_minima(world, queued)
+    owed.check_clusters(world, acting)
     _check_queue(world, acting, queued)
     for name, work_id in waiting[:_MOST_ASKED]:
         _check_reason(world, acting, name, work_id)
@@ -195,14 +202,26 @@ def _has_room(world: World, raylet: Raylet, scope: Scope | None, need: Amounts, 
 
 
 def _out(world: World, cluster: Scope) -> Amounts:
-    """What stands on nodes of a cluster and of those below it, used or not."""
+    """What stands on nodes of a cluster and of those below it, used or not; without what nobody uses though it is taken: by
+    those who wait for others, and by what keeps tokens from work."""
     inside = {scope.cluster_id for scope in world.scopes.values() if cluster in scope.chain()}
     out: Amounts = {}
-    for raylet in world.raylets.values():
-        for token, units in raylet.total.items():
+
+    def count(shape: Iterable[tuple[str, int]], sign: float) -> None:
+        for token, units in shape:
             owner = share_of_token(token)
             if owner is not None and not is_part(owner[0]) and works_in(owner[0]) in inside:
-                out[owner[1]] = out.get(owner[1], 0.0) + units / UNIT
+                out[owner[1]] = out.get(owner[1], 0.0) + sign * units / UNIT
+
+    for raylet in world.raylets.values():
+        count(raylet.total.items(), 1.0)
+        for worker in raylet.workers.values():
+            if worker.run_now is not None and worker.run_now.state in (BLOCKED, SENT_ON):
+                count(worker.held, -1.0)
+    for hold in world.gcs.groups.entries.values():
+        if hold.pinned is not None:
+            for bundle in hold.bundles:
+                count(bundle, -1.0)
     return out
 
 

@@ -127,7 +127,8 @@ class Actor:
 
 @dataclass(frozen=True)
 class Task:
-    """Runs, submits its children, waits for them (``gets``) and runs on. ``inside`` is a virtual cluster around them."""
+    """Runs, submits its children, waits for them (``gets``) and runs on, for as long as before or ``after``. ``inside`` is a
+    virtual cluster around them."""
 
     name: str
     options: Options = field(default_factory=Options)
@@ -138,6 +139,7 @@ class Task:
     retries: int = 3
     group: str = ""
     inside: str = ""
+    after: float | None = None
 
     def show(self) -> str:
         where = f" in {self.group}" if self.group else ""
@@ -148,7 +150,7 @@ class Task:
             what = ", ".join(child.show() for child in self.children)
             limit = f" for {self.timeout:g} s" if self.timeout is not None else ""
             text += f" that submits [{what}]" + (f" and waits{limit}" if self.gets else "")
-        return text
+        return text + (f", then runs {self.after:g} s" if self.after is not None else "")
 
 
 # What happens
@@ -229,6 +231,21 @@ class Submits:
 
     def show(self) -> str:
         return f"job {self.job} submits{' in ' + self.cluster if self.cluster else ''}: {self.task.show()}"
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A driver always has so many of a task under way: whenever one is over the next is there already."""
+
+    at: float
+    job: str
+    cluster: str
+    task: Task
+    width: int
+
+    def show(self) -> str:
+        where = " in " + self.cluster if self.cluster else ""
+        return f"job {self.job} has{where} {self.width} at a time, one after the other: {self.task.show()}"
 
 
 @dataclass(frozen=True)
@@ -335,13 +352,17 @@ class ProcessDies:
 
 @dataclass(frozen=True)
 class ControllerDies:
-    """After so many more of its effects; ``told``: the last of them was done and it heard of it."""
+    """After so many more of its effects; ``told``: the last of them was done and it heard of it. Or as soon as it has answered
+    a call of the kind ``answers``."""
 
     at: float
     effects: int = 0
     told: bool = True
+    answers: str = ""
 
     def show(self) -> str:
+        if self.answers:
+            return f"the controller dies when it has answered the next {self.answers}"
         when = f" after {self.effects} more effects{'' if self.told else ', the last of which it does not hear of'}"
         return f"the controller dies{when if self.effects else ''}"
 
@@ -382,6 +403,7 @@ Action = Union[  # noqa: UP007 - used at run time
     OpensCluster,
     ClosesCluster,
     Submits,
+    Streams,
     Creates,
     CreatesGroup,
     RemovesGroup,
