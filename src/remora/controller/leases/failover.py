@@ -116,8 +116,8 @@ class Failover:
         others = [other for other in self._table.on_node(old) if other is not lease and self._moves_with(other, lease)]
         if not others:
             return False
+        workload.confirmed = False  # what it took is free for itself, and is taken again where it has to stay as it was
         leaving = [(each.workload, each.workload.confirmed, each.workload.host) for each in (lease, *others)]
-        workload.confirmed = False
         cluster.release(workload)
         host = decide(cluster, workload.request, lease.ask.labels, workload.workload_id)
         if host is None or host.node != old:

@@ -118,6 +118,9 @@ class Leases:
         known = self._table.answer_to(question)
         if known is not None:
             return known.slot, self._table.node_of(known)
+        slot_before = self._table.answered(question)
+        if slot_before is not None:
+            return slot_before, None
         workload, unplaced = self._decide(f"asked {question}", ask)
         node_id = self._table.node_at(workload)
         slot = self.slots.take(node_id)
@@ -374,13 +377,15 @@ class Leases:
         at = workload.host or Host(None, old, None)
         self._cluster.release(workload)
         chosen = decide(self._cluster, workload.request, lease.ask.labels, workload.workload_id)
-        if chosen is None or chosen.node == old:
+        if chosen is None:
             if confirmed:
                 self._cluster.move(workload, old)
             else:
                 self._cluster.put_back(workload, at)
             return False
         self._cluster.place(workload, chosen)
+        if chosen.node == old:
+            return False  # it stays, and its cluster grows there, if a controller before us died over that
         where = self._cluster.nodes.at(chosen.node).node_id
         self._context.note("lease", lease.actor_id or lease.slot, f"had no room in time, and goes to {where[:12]}")
         self._lease_tokens.follow(lease)
@@ -426,7 +431,7 @@ class Leases:
         self._scheduler.finish(lease.workload)
         if node_id is not None:
             self._recount(node_id)
-        self._table.remove(lease)
+        self._table.remove(lease, self._context.now())
         self._lease_tokens.drop(lease)
         if lease.is_actor:  # its worker is gone with it
             self.slots.give_back(lease.slot, after=_WRITTEN_SECONDS)
