@@ -53,7 +53,7 @@ def check_waiting(world: World, acting: Acting) -> None:
         if run.state in (QUEUED, GRANTED) and world.now - run.waits_since > _LONG_SECONDS:
             _check_run(world, run, queued)
             waiting.append((run.name, run.name))
-        elif run.state == IN_LINE:
+        elif run.state == IN_LINE and world.now - run.in_line_since > _LONG_SECONDS:
             _check_line(world, run.name, run.scope, run.real, run.worker.raylet if run.worker else None, queued)
         elif run.state == BLOCKED and run.worker is not None:
             _check_blocked(world, run)

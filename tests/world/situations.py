@@ -108,15 +108,15 @@ class Stage:
         self.writer.actions.append(Creates(at, job or self.job, cluster, actor))
         return actor.name
 
-    def task(self, seconds: float, options: Options | None = None, **more: object) -> Task:
-        return replace(Task(self.writer.name("t"), options or Options(), seconds, retries=self.chance.choice((0, 3))), **more)
+    def task(self, seconds: float, options: Options | None = None) -> Task:
+        return Task(self.writer.name("t"), options or Options(), seconds, retries=self.chance.choice((0, 3)))
 
     def parent(self, seconds: float, options: Options | None = None, *, after: float | None = None) -> Task:
         """One that waits in ``ray.get``."""
         count = self.chance.choice((1, 1, 2))
         children = tuple(self.task(self.chance.choice((0.1, 0.5, 1.5)), options) for _ in range(count))
         timeout = self.chance.choice((None, None, 0.5))
-        return self.task(seconds, options, children=children, timeout=timeout, after=after)
+        return replace(self.task(seconds, options), children=children, timeout=timeout, after=after)
 
     def dies(self, at: float, whose: str, *steps: int) -> None:
         self.writer.actions.append(ProcessDies(at, whose, self.chance.choice(steps or (0, 1, 2, 4))))
@@ -346,7 +346,9 @@ def lasting(stage: Stage) -> None:
     """Ray's default actors, which need a CPU to start and none to live: in virtual clusters that shrink, are left and end."""
     chance = stage.chance
     stage.nodes((1,), (2,), (2, 2), (1, 1))
-    cluster = stage.opens(chance.choice((flexible(1), flexible(2), flexible(1), flexible(2, 1), fixed(1))), idle=(0.0, 0.0, 1.0))
+    cluster = stage.opens(
+        chance.choice((flexible(1), flexible(2), flexible(1), flexible(2, 1), fixed(1))), idle=(0.0, 0.0, 1.0)
+    )
     for _ in range(chance.choice((1, 2, 3))):
         labels = pet(chance.choice(ANIMALS)) if stage.often(0.8) else ()
         actor = Actor(stage.writer.name("a"), Options(None, labels=labels), chance.choice((1, 3)), stage.often(0.3))
