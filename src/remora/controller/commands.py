@@ -244,6 +244,8 @@ def _close_cluster(controller: Controller, call: calls.CloseCluster) -> Pending:
     """By its id, or by the question that it was the answer to. That it is unused says nothing about those inside."""
     asked = controller.registry.by_ask(call.cluster_id)
     cluster_id = asked.cluster_id if asked is not None else call.cluster_id
+    if cluster_id not in controller.registry.records:
+        controller.registry.refuse(call.cluster_id)
     closed = controller.registry.close(cluster_id)
     for record in closed:
         controller.growing.close(record, unused=call.unused if record.cluster_id == cluster_id else not record.offered)

@@ -12,6 +12,7 @@ from tests.unit.controller.worlds import World
 from remora import label_not_in, task_affinity
 from remora.controller.commands import begin
 from remora.controller.effects import Resize, perform
+from remora.errors import InvalidVirtualClusterError
 from remora.port.contract import ENDED
 from remora.wire import calls
 from remora.wire.asks import LEASE_LABEL, Ask, encode_ask
@@ -81,6 +82,17 @@ def test_a_virtual_cluster_that_is_asked_for_again_when_it_is_gone_is_not_made_a
     assert not world.controller.registry.records
     again = world.ask(call)
     assert (again["cluster_id"], again["state"]) == (made["cluster_id"], "CLOSED")
+    assert not world.controller.registry.records
+
+
+def test_a_virtual_cluster_that_was_refused_and_is_asked_for_again_is_not_made_when_it_would_fit(world: LeasedWorld):
+    call = calls.CreateCluster("q1", '{"flexible_resource_min": {"CPU": 16}}', None, JOB_ID, 0, [], 5.0)
+    with pytest.raises(InvalidVirtualClusterError):
+        world.ask(call)
+    world.ask(calls.CloseCluster("q1", unused=True))
+    world.port.join("n4", {"CPU": 4})
+    world.later(1)
+    world.ask(call)
     assert not world.controller.registry.records
 
 

@@ -66,6 +66,10 @@ class Registry:
         """Return what was made for a question: a cluster; or the share of a placement group, whose id is the question."""
         return self._records.get(self._by_ask.get(ask, "")) if ask else None
 
+    def refuse(self, ask: str) -> None:
+        """What would be made for a question is not wanted any more, though nothing was."""
+        self._past.setdefault(ask, (ask, self._context.now()))
+
     def past(self, ask: str) -> str | None:
         """Return the id of what was made for a question and is gone since a moment: only a call that was sent twice asks that
         again."""

@@ -175,7 +175,10 @@ class Leases:
             elif work.state == RUNNING:
                 self._runs(lease, work)
             elif work.detail == "RESTARTING" and lease.live_since is not None:
+                before = self._table.node_of(lease)
                 self.failover.restarts(lease)
+                if before is not None:
+                    self._recount(before)
 
     def see_all(self, works: Iterable[Work], asked_at: float) -> None:
         """Take in every actor that there is: what was missed is made good, and what nobody claimed is taken back."""

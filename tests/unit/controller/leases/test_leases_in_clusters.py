@@ -272,3 +272,15 @@ def test_a_share_grows_for_a_lease_though_a_controller_died_over_that(world: Lea
     world.pass_time(20)
     assert world.tokens(cluster_id) == {node_id: 1.0}
     assert world.let_start(work).node_ids == (node_id,)
+
+
+def test_what_a_report_gave_back_is_not_given_back_again_by_a_restart(world: LeasedWorld):
+    """Somebody else has got it since."""
+    cluster_id = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    first = world.start(**cat(cluster_id))
+    world.pass_time(3)
+    world.submit(wanted(**cat(cluster_id)))
+    world.gives_back(first)
+    world.round()  # the second is decided where the first was
+    world.controller.tell(replace(first, state=WAITING, detail="RESTARTING", node_ids=()))
+    world.controller.validate()
