@@ -111,10 +111,12 @@ class Stage:
     def task(self, seconds: float, options: Options | None = None) -> Task:
         return Task(self.writer.name("t"), options or Options(), seconds, retries=self.chance.choice((0, 3)))
 
-    def parent(self, seconds: float, options: Options | None = None, *, after: float | None = None) -> Task:
-        """One that waits in ``ray.get``."""
+    def parent(
+        self, seconds: float, options: Options | None = None, *, after: float | None = None, waits: tuple[float, ...] = ()
+    ) -> Task:
+        """One that waits in ``ray.get``, for about so long."""
         count = self.chance.choice((1, 1, 2))
-        children = tuple(self.task(self.chance.choice((0.1, 0.5, 1.5)), options) for _ in range(count))
+        children = tuple(self.task(self.chance.choice(waits or (0.1, 0.5, 1.5)), options) for _ in range(count))
         timeout = self.chance.choice((None, None, 0.5))
         return replace(self.task(seconds, options), children=children, timeout=timeout, after=after)
 
@@ -176,12 +178,14 @@ def waiting(stage: Stage) -> None:
     stage.nodes((1,), (2,), (2, 2), (1, 1), (4,))
     cluster = stage.opens(chance.choice((flexible(1), flexible(2), flexible(1, 1), flexible(2, 1), fixed(1), fixed(2))))
     inner = stage.opens(flexible(1), 0.3, cluster) if stage.often(0.2) else cluster
-    stage.weather(0.4, CALLS_SLOW, CALLS_DOUBLE, FEEDS_LATE)
+    is_long = stage.often(0.5)  # it says again and again that it waits
+    stage.weather(stage.at(1.5, 2.5) if is_long else 0.4, CALLS_SLOW, CALLS_SLOW, CALLS_DOUBLE, FEEDS_LATE)
     for _ in range(chance.choice((1, 2, 3))):
-        begin = stage.at(0.5, 2.0)
-        name = stage.submits(begin, chance.choice((cluster, inner)), stage.parent(chance.choice((0.1, 0.5, 1.5))))
+        begin = stage.at(0.5, 1.0 if is_long else 2.0)
+        parent = stage.parent(chance.choice((0.1, 0.5, 1.5)), waits=(4.0, 6.0) if is_long else ())
+        name = stage.submits(begin, chance.choice((cluster, inner)), parent)
         if stage.often(0.6):
-            stage.dies(stage.at(begin + 0.1, begin + 1.5), name)
+            stage.dies(stage.at(begin + 2.0, begin + 5.0) if is_long else stage.at(begin + 0.1, begin + 1.5), name)
     for _ in range(chance.choice((2, 3, 5))):
         stage.submits(stage.at(0.5, 4.0), chance.choice((cluster, inner)), stage.task(chance.choice((0.2, 1.0, 2.0))))
 
@@ -191,11 +195,11 @@ def forgetting(stage: Stage) -> None:
     chance = stage.chance
     stage.nodes((1,), (2,), (1, 1), (2, 1))
     cluster = stage.opens(chance.choice((flexible(1), flexible(2), fixed(1)))) if stage.often(0.4) else ""
-    for _ in range(chance.choice((1, 2, 4))):
-        stage.submits(stage.at(0.4, 0.8), chance.choice(("", cluster)), stage.task(chance.choice((2.0, 5.0, 8.0))))
+    for _ in range(chance.choice((1, 2, 3, 4))):
+        stage.submits(stage.at(0.4, 0.8), chance.choice(("", "", cluster)), stage.task(chance.choice((2.0, 8.0, 8.0))))
     for _ in range(chance.choice((1, 2, 2, 3))):
         begin = stage.at(1.0, 6.0)
-        labels = pet(chance.choice(ANIMALS)) if stage.often(0.5) else ()
+        labels = pet(chance.choice(ANIMALS)) if stage.often(0.4) else ()
         options = Options(1.0, tolerations=((f"t{begin}", "exists()"),) if not labels else (), labels=labels)
         call = "Place" if labels else "EnsureClass"
         kind = chance.random()
@@ -213,8 +217,8 @@ def forgetting(stage: Stage) -> None:
         effects = 0 if answers else chance.choice((0, 1, 1, 2, 3))
         begins = round(begin - 0.001 if answers else stage.at(begin, begin + 0.02), 3)
         stage.writer.actions.append(ControllerDies(begins, effects, stage.often(0.5), answers))
-        if stage.often(0.4):
-            stage.writer.actions.append(Weather(begins, chance.choice((CALLS_SLOW, EFFECTS_SLOW)), 3.0))
+        if stage.often(0.6):
+            stage.writer.actions.append(Weather(begins, chance.choice((CALLS_SLOW, CALLS_SLOW, EFFECTS_SLOW)), 3.0))
 
 
 def borrowing(stage: Stage) -> None:
@@ -295,17 +299,20 @@ def parts(stage: Stage) -> None:
 def crowded(stage: Stage) -> None:
     """Work outside comes back from ``ray.get`` to a node of which a virtual cluster has got a share meanwhile."""
     chance = stage.chance
-    stage.nodes((1, 1), (2, 1), (2, 2), (1, 1, 1))
+    stage.nodes((1, 1), (1, 1), (2, 1), (2, 2), (1, 1, 1))
     for _ in range(chance.choice((1, 1, 2))):
-        stage.submits(stage.at(0.4, 0.8), "", stage.parent(0.1, after=chance.choice((1.0, LONG, LONG))))
-    for _ in range(chance.choice((0, 1, 2))):
+        parent = stage.parent(0.1, after=chance.choice((1.0, LONG, LONG)), waits=(0.5, 1.5, 3.0))
+        stage.submits(stage.at(0.4, 0.8), "", parent)
+    for _ in range(chance.choice((0, 0, 1, 2))):
         stage.submits(stage.at(0.4, 1.5), "", stage.task(chance.choice((1.0, 3.0, LONG))))
-    spec = chance.choice((flexible(1, 1), flexible(2, 1), flexible(2), flexible(2, 2), fixed(1), fixed(1, more=1)))
-    begin = stage.at(0.5, 2.0)
+    spec = chance.choice(
+        (flexible(2, 1), flexible(2, 1), flexible(3, 1), flexible(1, 1), flexible(2), fixed(1), fixed(1, more=1))
+    )
+    begin = stage.at(0.6, 2.0)
     cluster = stage.opens(spec, begin)
     for _ in range(chance.choice((1, 2, 3))):
         options = Options(chance.choice((1.0, 1.0, None)), labels=pet(chance.choice(ANIMALS)))
-        when = stage.at(begin + 0.1, begin + 4.0)
+        when = stage.at(begin + 0.1, begin + 6.0)
         if stage.often(0.5):
             stage.submits(when, cluster, stage.task(chance.choice((0.3, 2.0)), replace(options, cpus=1.0)))
         elif stage.often(0.8):
@@ -367,10 +374,12 @@ ALL: tuple[Callable[[Stage], None], ...] = (
     together,
     waiting,
     forgetting,
+    forgetting,  # much has to come together there
     borrowing,
     driven_off,
     nested,
     parts,
+    crowded,
     crowded,
     displaced,
     lasting,
