@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.world import script
+from tests.world import faults, script
 from tests.world.owning import Run
 from tests.world.processes import Driver, Process
 from tests.world.submitting import Scope, create_actor, create_group, end_group, enter, leave, submit_task
@@ -224,7 +224,7 @@ class Acting:
 
     # What goes wrong
 
-    def _process_dies(self, action: script.ProcessDies) -> None:
+    def _process_dies(self, action: faults.ProcessDies) -> None:
         process = self._process_of(action.whose)
         if process is None or not process.alive:
             return
@@ -242,10 +242,10 @@ class Acting:
         entry = self.world.gcs.actors.get(f"actor-{name}")
         return entry.worker if entry is not None else None
 
-    def _controller_dies(self, action: script.ControllerDies) -> None:
+    def _controller_dies(self, action: faults.ControllerDies) -> None:
         self.world.host.die_after(action.effects, told=action.told, answers=action.answers)
 
-    def _weather(self, action: script.Weather) -> None:
+    def _weather(self, action: faults.Weather) -> None:
         self.world.weather[action.kind] = max(self.world.weather.get(action.kind, 0.0), self.world.now + action.seconds)
 
 
@@ -265,7 +265,7 @@ _ACT: dict[type, Callable[..., None]] = {
     script.PutsObject: Acting._puts_object,
     script.Labels: Acting._labels,
     script.Taints: Acting._taints,
-    script.ProcessDies: Acting._process_dies,
-    script.ControllerDies: Acting._controller_dies,
-    script.Weather: Acting._weather,
+    faults.ProcessDies: Acting._process_dies,
+    faults.ControllerDies: Acting._controller_dies,
+    faults.Weather: Acting._weather,
 }

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.world.script import (
+from tests.world.faults import (
     CALLS_DOUBLE,
     CALLS_SLOW,
     EFFECTS_SLOW,
@@ -20,9 +20,13 @@ from tests.world.script import (
     KINDS,
     REPORTS,
     WORKERS_SLOW,
+    ControllerDies,
+    ProcessDies,
+    Weather,
+)
+from tests.world.script import (
     Actor,
     ClosesCluster,
-    ControllerDies,
     Creates,
     CreatesGroup,
     JobEnds,
@@ -31,14 +35,12 @@ from tests.world.script import (
     OpensCluster,
     Options,
     Pairs,
-    ProcessDies,
     RemovesGroup,
     Rule,
     Streams,
     Submits,
     Taints,
     Task,
-    Weather,
 )
 
 from remora.model.strategies import ACTOR, FOLLOW, STAY, TOGETHER

@@ -6,12 +6,11 @@ import json
 from random import Random
 
 from tests.world import script, situations
+from tests.world.faults import KINDS, ControllerDies, ProcessDies, Weather
 from tests.world.script import (
-    KINDS,
     Action,
     Actor,
     ClosesCluster,
-    ControllerDies,
     Creates,
     CreatesGroup,
     EndsActor,
@@ -23,14 +22,12 @@ from tests.world.script import (
     OpensCluster,
     Options,
     Pairs,
-    ProcessDies,
     PutsObject,
     RemovesGroup,
     Rule,
     Submits,
     Taints,
     Task,
-    Weather,
 )
 
 from remora.model.strategies import ACTOR, FOLLOW, OBJECT, STAY, TASK, TOGETHER
