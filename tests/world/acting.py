@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.world import script
+from tests.world import faults, script
+from tests.world.owning import Run
 from tests.world.processes import Driver, Process
 from tests.world.submitting import Scope, create_actor, create_group, end_group, enter, leave, submit_task
 from tests.world.world import node_id_of
@@ -119,6 +121,22 @@ class Acting:
 
         self._inside(action.job, action.cluster, submit)
 
+    def _streams(self, action: script.Streams) -> None:
+        def begin(driver: Driver, scope: Scope | None) -> None:
+            for lane in range(action.width):
+                self._stream(driver, scope, replace(action.task, name=f"{action.task.name}-{lane}"), 0)
+
+        self._inside(action.job, action.cluster, begin)
+
+    def _stream(self, driver: Driver, scope: Scope | None, task: script.Task, number: int) -> None:
+        def submitted(run: Run | None, _: Exception | None) -> None:
+            if run is not None and not run.is_over:
+                run.when_over.append(lambda: self._stream(driver, scope, task, number + 1))
+
+        if driver.alive and (scope is None or not scope.closed):
+            spec = replace(task, name=f"{task.name}-{number}")
+            driver.run(lambda thread: submit_task(driver, scope, spec, thread), submitted)
+
     def _creates(self, action: script.Creates) -> None:
         def create(driver: Driver, scope: Scope | None) -> None:
             driver.run(lambda thread: create_actor(driver, scope, action.actor, thread), self._created)
@@ -206,7 +224,7 @@ class Acting:
 
     # What goes wrong
 
-    def _process_dies(self, action: script.ProcessDies) -> None:
+    def _process_dies(self, action: faults.ProcessDies) -> None:
         process = self._process_of(action.whose)
         if process is None or not process.alive:
             return
@@ -224,10 +242,10 @@ class Acting:
         entry = self.world.gcs.actors.get(f"actor-{name}")
         return entry.worker if entry is not None else None
 
-    def _controller_dies(self, action: script.ControllerDies) -> None:
-        self.world.host.die_after(action.effects, told=action.told)
+    def _controller_dies(self, action: faults.ControllerDies) -> None:
+        self.world.host.die_after(action.effects, told=action.told, answers=action.answers)
 
-    def _weather(self, action: script.Weather) -> None:
+    def _weather(self, action: faults.Weather) -> None:
         self.world.weather[action.kind] = max(self.world.weather.get(action.kind, 0.0), self.world.now + action.seconds)
 
 
@@ -239,6 +257,7 @@ _ACT: dict[type, Callable[..., None]] = {
     script.OpensCluster: Acting._opens_cluster,
     script.ClosesCluster: Acting._closes_cluster,
     script.Submits: Acting._submits,
+    script.Streams: Acting._streams,
     script.Creates: Acting._creates,
     script.CreatesGroup: Acting._creates_group,
     script.RemovesGroup: Acting._removes_group,
@@ -246,7 +265,7 @@ _ACT: dict[type, Callable[..., None]] = {
     script.PutsObject: Acting._puts_object,
     script.Labels: Acting._labels,
     script.Taints: Acting._taints,
-    script.ProcessDies: Acting._process_dies,
-    script.ControllerDies: Acting._controller_dies,
-    script.Weather: Acting._weather,
+    faults.ProcessDies: Acting._process_dies,
+    faults.ControllerDies: Acting._controller_dies,
+    faults.Weather: Acting._weather,
 }

@@ -37,7 +37,7 @@ def task(worker: Worker, run: Run, thread: Thread) -> Body:
     verdict = judge(run.class_id, run.cluster, fence, orphans)
     may_start = verdict is not Verdict.RESUBMIT
     if verdict is Verdict.QUEUE:
-        run.state = IN_LINE
+        run.state, run.in_line_since = IN_LINE, world.now
         who, in_group = _who(worker, run.cluster), _is_in_group(worker, run.cluster)
         may_start = yield from wait_for_admission(who, orphans, class_id=run.class_id, in_group=in_group)
     if not may_start:
@@ -51,7 +51,7 @@ def task(worker: Worker, run: Run, thread: Thread) -> Body:
         if run.spec.gets and submitted:
             yield from _get(worker, run, thread, submitted)
             world.checks.resumed(run)
-    yield Pause(run.spec.seconds / 2)
+    yield Pause(run.spec.seconds / 2 if run.spec.after is None else run.spec.after)
 
 
 def constructor(worker: Worker, entry: ActorEntry) -> Body:

@@ -191,6 +191,16 @@ class Checks:
         placed = self._by_work.pop(work, None)
         if placed is not None:
             placed.ended = self._world.now
+            self._asked_again(placed.actor_id, self._world.now + KNOWN_SECONDS)  # so long it may be thought to restart
+
+    def restarts(self, actor_id: str) -> None:
+        """It may be decided anew from now on."""
+        self._asked_again(actor_id, inf)
+
+    def _asked_again(self, actor_id: str, until: float) -> None:
+        for asked in self._asked if actor_id else ():
+            if asked.actor_id == actor_id:
+                asked.started_at = until
 
     # Maxima
 

@@ -177,6 +177,8 @@ class Gcs:
         entry = request.key
         assert isinstance(entry, ActorEntry)
         if entry.request is request:
+            self.world.checks.ended(entry)
+            self.world.checks.restarts(entry.actor_id)
             self._schedule(entry)
 
     def actor_lives(self, entry: ActorEntry) -> None:
@@ -195,6 +197,7 @@ class Gcs:
             entry.restarts -= 1
             entry.state = RESTARTING
             self.world.checks.ended(entry)
+            self.world.checks.restarts(entry.actor_id)
             self.world.note("{} restarts", entry.actor_id)
             self.world.feed(entry.work(whole=False))
             self._schedule(entry)

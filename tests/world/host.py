@@ -6,26 +6,17 @@ controller die between any two of them. What a dead one had begun has happened o
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from tests.world.brain import ASIDE, Brain, Make, Pending, Recovered
 from tests.world.failure import Failure
+from tests.world.faults import CALLS_DOUBLE, CALLS_SLOW, EFFECTS_FAIL, EFFECTS_SLOW, FEEDS_DOUBLE, FEEDS_LATE, FEEDS_LOST
 from tests.world.keeper import Keeper
 from tests.world.port import WorldPort
-from tests.world.script import (
-    CALLS_DOUBLE,
-    CALLS_SLOW,
-    EFFECTS_FAIL,
-    EFFECTS_SLOW,
-    FEEDS_DOUBLE,
-    FEEDS_LATE,
-    FEEDS_LOST,
-)
 
-from remora.controller.commands import Reply, begin
+from remora.controller.commands import Reply
 from remora.controller.effects import Done, Effect, Find, FindAll, FindEnded, perform
-from remora.controller.recovery import recover
 from remora.errors import InvariantError, RemoraError
 from remora.port.contract import Observation, Work
 from remora.wire.calls import (
@@ -59,96 +50,10 @@ RESUBSCRIBE_SECONDS = 5.0
 """So long after a feed lost something it is known to have been broken, and everything is looked at."""
 
 
-class Pending(Protocol):
-    def poll(self) -> Reply | None: ...
-
-
-class Brain(Protocol):
-    """A controller."""
-
-    @property
-    def settled(self) -> bool: ...
-    @property
-    def report(self) -> Callable[[Observation], None]: ...
-    @property
-    def tell(self) -> Callable[[Work | None], Any]: ...
-    def begin(self, call: Call) -> Pending: ...
-    @property
-    def round(self) -> Callable[[], None]: ...
-    @property
-    def plan(self) -> Callable[[], list[Effect]]: ...
-    @property
-    def done(self) -> Callable[[Done], None]: ...
-    @property
-    def validate(self) -> Callable[[], None]: ...
-
-
-Make = Callable[[WorldPort, Callable[[], float]], Brain]
-
 _FRESH = (Place, OfferGroup, CreateCluster, GetTree)
 _NEWEST = (FindNode, LabelNode, TaintNode, GetStatus, Explain, GetClusters)
 _FRESH_SECONDS = 0.2
 """Before calls like these the cluster is looked at, as ``controller.engine`` does."""
-
-
-class _Aside(logging.Handler):
-    """What the controller sets aside instead of failing. Of what the cluster does to it nothing is wrong with that; but what
-    goes wrong inside of it is a bug."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def raise_first(self) -> None:
-        for record in self.records:
-            error = record.exc_info[1] if record.exc_info else None
-            if error is not None:
-                raise Failure("something is set aside", record.getMessage()) from error
-
-
-ASIDE = _Aside()
-_log = logging.getLogger("remora.controller.set_aside")
-_log.handlers, _log.propagate = [ASIDE], False
-
-
-class Recovered:
-    """The real controller, from what is remembered and what the cluster reports."""
-
-    def __init__(self, port: WorldPort, clock: Callable[[], float]) -> None:
-        self.controller = recover(port, clock)
-        self.report = self.controller.report
-        self.tell = self.controller.tell
-        self.round = self.controller.round
-        self.plan = self.controller.plan
-        self.done = self.controller.done
-        self.validate = self.controller.validate
-
-    @property
-    def settled(self) -> bool:
-        return self.controller.settled
-
-    def begin(self, call: Call) -> Pending:
-        return begin(self.controller, call)
-
-    def unsettled(self) -> str:
-        """What of it is not settled."""
-        c = self.controller
-        parts = {
-            "classes": not c.class_tokens.unsettled(),
-            "shares": c.shares.settled,
-            "growing": c.growing.settled,
-            "groups": c.groups.settled,
-            "leases": c.leases.settled,
-            "holds": c.holds.settled,
-            "line": not c.lending.any_in_line,
-            "fences": not c.fences.any_full,
-            "lanes": not c.lanes.any_closed,
-            "assumed": c.assumed.settled,
-        }
-        return ", ".join(name for name, is_settled in parts.items() if not is_settled)
 
 
 class Message:
@@ -183,6 +88,7 @@ class Host:
         self._round_at = 0.0
         self._rounded_at = self._reported_at = 0.0
         self._dies_after: tuple[int, bool] | None = None
+        self._dies_over = ""  # what kind of call it answers last
         self._keeper = Keeper(world, 0)
         self._thought = 0.0
         self.deaths = 0
@@ -193,7 +99,7 @@ class Host:
         self.life += 1
         self.world.note("the controller starts")
         self.brain = self._guarded(self._make, self.port, self._clock)
-        self._dies_after = None
+        self.survive()
         self._keeper = Keeper(self.world, self.life)
         self._validate()
         for message in list(self._unanswered.values()):
@@ -226,8 +132,14 @@ class Host:
         self._round = None
         self.world.after(self.world.chance.between("controller restarts", 0.3, 2.0), self.start)
 
-    def die_after(self, effects: int, *, told: bool) -> None:
-        if effects:
+    def _die_in(self, life: int) -> None:
+        if life == self.life:
+            self.die()
+
+    def die_after(self, effects: int, *, told: bool, answers: str = "") -> None:
+        if answers:
+            self._dies_over = answers
+        elif effects:
             self._dies_after = (effects, told)
         else:
             self.die()
@@ -239,7 +151,7 @@ class Host:
 
     def survive(self) -> None:
         """It does not die any more."""
-        self._dies_after = None
+        self._dies_after, self._dies_over = None, ""
 
     # What it hears
 
@@ -247,7 +159,7 @@ class Host:
         message = self._message(sender, call, answered)
         self._deliver(message)
         if self.world.is_bad(CALLS_DOUBLE) and self.world.chance.happens(f"twice {message.name}", 0.5):
-            self._deliver(message)
+            self._deliver(message, again=True)
         return message
 
     def _message(self, sender: Process, call: Call, answered: Callable[..., None] | None) -> Message:
@@ -257,8 +169,9 @@ class Host:
         self.world.note("{} sends {}", sender.worker_id, call)
         return message
 
-    def _deliver(self, message: Message) -> None:
-        slow = self.world.is_bad(CALLS_SLOW)
+    def _deliver(self, message: Message, *, again: bool = False) -> None:
+        """``again``: the first answer was lost, and it is sent once more after a while."""
+        slow = again or self.world.is_bad(CALLS_SLOW)
         wait = self.world.chance.between(f"call {message.name}", 0.0005, 0.5 if slow else 0.004)
         self.world.after(wait, self._arrive, message, self.life)
 
@@ -412,6 +325,9 @@ class Host:
     def _reply(self, message: Message, reply: Reply) -> None:
         wait = self.world.chance.between(f"answer {message.name}", 0.0005, 0.003)
         self.world.after(wait, self._answer, message, reply, self.life)
+        if self._dies_over == type(message.call).__name__:
+            self.survive()
+            self.world.after(0.0, self._die_in, self.life)
 
     def _answer(self, message: Message, answer: Reply, life: int) -> None:
         if message.heard or (life != self.life and self.world.chance.happens(f"lost {message.name}", 0.5)):

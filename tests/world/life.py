@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.world import quiet
 from tests.world.acting import Acting
+from tests.world.brain import Make, Recovered
 from tests.world.failure import Failure
-from tests.world.host import Make, Recovered
 from tests.world.script import Script
 from tests.world.timeline import BEGIN
 from tests.world.world import World

@@ -16,11 +16,13 @@ from tests.world.processes import LATER
 
 from remora.controller import commands, recovery
 from remora.controller.assumed import Assumed
+from remora.controller.clusters import growing
 from remora.controller.clusters.admission import Admission
 from remora.controller.clusters.growing import Growing
 from remora.controller.clusters.lending import Kind, Lending
 from remora.controller.clusters.registry import Registry
 from remora.controller.clusters.share_writer import ShareWriter
+from remora.controller.leases import lease_tokens
 from remora.controller.leases.failover import Failover
 from remora.controller.leases.lease_table import LeaseTable
 from remora.controller.leases.lease_tokens import LeaseTokens
@@ -30,8 +32,10 @@ from remora.controller.tokens.class_tokens import ClassTokens
 from remora.errors import RemoraError
 from remora.kernel.placing import inside
 from remora.kernel.placing.gang import Gang, Item
+from remora.kernel.sharing.reclaim import reclaim
 from remora.kernel.state import shares
 from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.cluster_tree import READY
 from remora.kernel.state.workloads import Host
 from remora.model.resources import from_units
 from remora.protocol.admission_steps import wait_for_admission
@@ -212,6 +216,24 @@ def _lent(self: Lending, cluster_id: str, node_id: str) -> Any:
     return self._sum((cluster_id, node_id), lambda each: each.kind is Kind.LENT)
 
 
+_find_borrowers, _reclaim = Admission.find_borrowers, reclaim
+
+
+def _find_those_asked(self: Admission, reclaimed: Any, _: Any) -> bool:
+    """Who uses more than its share is fenced only where a minimum in the queue was found to need it."""
+    return _find_borrowers(self, reclaimed, ())
+
+
+def _reclaim_for_the_queue(cluster: Cluster, waiting: Any, outside: Any) -> Any:
+    """What has lost its minimum with a node is not in the queue."""
+    return None if waiting.state == READY else _reclaim(cluster, waiting, outside)
+
+
+def _stands(view: Any, lease: Any) -> bool:
+    """Whether there is a share beside a token of a lease is not looked at."""
+    return bool(view.total.get(lease_token(lease.slot), 0.0) > TAKEN / 2)
+
+
 RULES: dict[str, Rule] = {
     # Of the review
     "1-trim-ignores-assumed": _is(Assumed, is_in=lambda *_: False, inside=lambda *_: {}),
@@ -241,4 +263,8 @@ RULES: dict[str, Rule] = {
     "trim-takes-from-above": _is(shares, trim_one=_trim),
     "unused-with-all-inside": _unused_with_all_inside,
     "start-after-a-taint": _is(bodies, wait_for_admission=_wait_for_admission),
+    "borrowers-not-fenced": _is(Admission, find_borrowers=_find_those_asked),
+    "lost-minimum-not-reclaimed": _is(growing, reclaim=_reclaim_for_the_queue),
+    "lease-moves-before-its-share": _is(lease_tokens, _could_hold=_stands),
+    "late-copy-answered-anew": _is(LeaseTable, answered=lambda *_: None),
 }

@@ -70,6 +70,7 @@ class Run:
         self.worker: Worker | None = None
         self.error = ""
         self.waits_since = owner.world.now
+        self.in_line_since = 0.0
         self.key = (tuple(sorted(shape.items())), wish)
         self.when_over: list[Callable[[], None]] = []
 

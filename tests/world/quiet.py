@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.world import owed
 from tests.world.failure import Failure
 from tests.world.gcs import ALIVE, DEAD, ActorEntry
 from tests.world.groups import CREATED, GroupEntry
 from tests.world.owning import BLOCKED, GRANTED, IN_LINE, QUEUED, Run
 from tests.world.raylet import UNIT, Raylet
 from tests.world.submitting import Scope
+from tests.world.sums import Amounts, free_of, has_room, is_gone, standing, unclaimed
 
 from remora.model.labels import ACTOR_ID
 from remora.model.strategies import ACTOR
@@ -23,17 +25,18 @@ from remora.wire.classes import ClassSpec
 from remora.wire.group_plans import WAITING
 from remora.wire.group_requests import decode_group
 from remora.wire.keys import CLASSES, LATE_GROUPS, TASK_LEASES
-from remora.wire.tokens import is_part, is_real, is_token, share_of_token, works_in
+from remora.wire.tokens import is_part, is_real, is_token, share_of_token
 
 if TYPE_CHECKING:
     from tests.world.acting import Acting
     from tests.world.world import World
 
 _MOST_ASKED = 4
+_LONG_SECONDS = 20.0
+"""What came later than that may be about to start: some work never ends, and is followed by more."""
+
 _FALSE = ("about to start", "it runs", "it is placed")
 _LEFT_OVER = ("vc/", "lease/", "hold/", "object/", "late/")
-
-Amounts = dict[str, float]
 
 
 def check_waiting(world: World, acting: Acting) -> None:
@@ -45,10 +48,10 @@ def check_waiting(world: World, acting: Acting) -> None:
     for run in world.runs.values():
         if run.is_over or not run.owner.alive or run.group:
             continue
-        if run.state in (QUEUED, GRANTED):
+        if run.state in (QUEUED, GRANTED) and world.now - run.waits_since > _LONG_SECONDS:
             _check_run(world, run, queued)
             waiting.append((run.name, run.name))
-        elif run.state == IN_LINE:
+        elif run.state == IN_LINE and world.now - run.in_line_since > _LONG_SECONDS:
             _check_line(world, run.name, run.scope, run.real, run.worker.raylet if run.worker else None, queued)
         elif run.state == BLOCKED and run.worker is not None:
             _check_blocked(world, run)
@@ -67,6 +70,8 @@ def check_waiting(world: World, acting: Acting) -> None:
                 waiting.append((group.group_id, group.group_id))
     _check_kept(world, queued)
     _check_leases(world)
+    owed.check_minima(world, queued)
+    owed.check_clusters(world, acting)
     _check_queue(world, acting, queued)
     for name, work_id in waiting[:_MOST_ASKED]:
         _check_reason(world, acting, name, work_id)
@@ -88,7 +93,7 @@ def _check_part(world: World, run: Run, scope: Scope) -> None:
     tokens = [name for name in run.shape if (owner := share_of_token(name)) is not None and is_part(owner[0])]
     nested = any(other is not scope and scope in other.chain() for other in world.scopes.values())
     grouped = any(group.cluster == scope.name for group in world.gcs.groups.entries.values())
-    if not tokens or nested or grouped or _is_gone(world, scope) or any(world.checks.used_in(scope).values()):
+    if not tokens or nested or grouped or is_gone(world, scope) or any(world.checks.used_in(scope).values()):
         return
     choices = run.node_class.choices if run.node_class is not None else ()
     parts = [node for nodes in scope.spec.fixed_size_nodes for node in nodes.nodes]
@@ -107,7 +112,7 @@ def _check_part(world: World, run: Run, scope: Scope) -> None:
             raise Failure(
                 "what could start waits for ever",
                 f"{run.name} in {scope.name} ({scope.cluster_id}) selects a part of it on {raylet.node_id}, where nothing else "
-                f"of it runs and {_free(raylet)} is free",
+                f"of it runs and {free_of(raylet)} is free",
             )
 
 
@@ -130,7 +135,7 @@ def _check_startable(
     rules: Any,
     queued: list[str],
 ) -> None:
-    if spec is None or queued or (scope is not None and _is_gone(world, scope)):
+    if spec is None or queued or (scope is not None and is_gone(world, scope)):
         return  # while somebody is owed a minimum others may have to wait
     for raylet in world.raylets.values():
         marks = world.checks.marks(raylet.node_id)
@@ -141,93 +146,15 @@ def _check_startable(
             and first.tolerations.tolerates(marks.taints)
         ):
             continue
-        if not _has_room(world, raylet, scope, need, work if rules is not None or scope is not None else None):
+        if not has_room(world, raylet, scope, need, work if rules is not None or scope is not None else None):
             continue
         if rules is not None and not _rules_hold(world, work, rules, raylet):
             continue
         raise Failure(
             "what could start waits for ever",
             f"{name}{f' in {scope.name} ({scope.cluster_id})' if scope else ''} wants {need} and fits {raylet.node_id}, "
-            f"of which {_free(raylet)} is free",
+            f"of which {free_of(raylet)} is free",
         )
-
-
-def _free(raylet: Raylet) -> Amounts:
-    """What is free and nobody's."""
-    free = {name: units / UNIT for name, units in raylet.available.items() if is_real(name)}
-    for token, units in raylet.available.items():
-        owner = share_of_token(token)
-        if owner is not None and not is_part(owner[0]):
-            free[owner[1]] = free.get(owner[1], 0.0) - units / UNIT
-    return free
-
-
-def _unclaimed(raylet: Raylet) -> Amounts:
-    """What is free, nobody's, and not kept for whoever stands in line there: that has its token, and has given its CPU back."""
-    free = _free(raylet)
-    for worker in raylet.workers.values():
-        run, actor = worker.run_now, worker.actor
-        waits = run is not None and run.state == IN_LINE
-        if waits or (actor is not None and actor.worker is worker and not actor.has_started):
-            free["CPU"] = free.get("CPU", 0.0) - worker.lent_cpu / UNIT
-    return free
-
-
-def _has_room(world: World, raylet: Raylet, scope: Scope | None, need: Amounts, decided: object) -> bool:
-    """Whether there is room on a node, and below all maxima. What the kernel decides about (``decided``) has to leave to others
-    what was decided for them before; what only a raylet looks at has not."""
-    free = _unclaimed(raylet)
-    others = _asked_by_others(world, decided) if decided is not None else {}
-    if any(free.get(name, 0.0) < amount + others.get(name, 0.0) - 1e-6 for name, amount in need.items()):
-        return False
-    for cluster in scope.chain() if scope is not None else ():
-        out = _out(world, cluster)
-        used = world.checks.used_in(cluster)
-        others = _asked_by_others(world, decided, cluster) if decided is not None else {}
-        for name, amount in need.items():
-            cap = cluster.cap(name)
-            most = max(out.get(name, 0.0), used.get(name, 0.0)) + others.get(name, 0.0)
-            if cap is not None and most + amount > cap + 1e-6:
-                return False
-            if cluster.spec.fixed_size_nodes and cluster.spec.limit(name) is not None:
-                return False  # how much of it is flexible is the kernel's business
-    return True
-
-
-def _out(world: World, cluster: Scope) -> Amounts:
-    """What stands on nodes of a cluster and of those below it, used or not."""
-    inside = {scope.cluster_id for scope in world.scopes.values() if cluster in scope.chain()}
-    out: Amounts = {}
-    for raylet in world.raylets.values():
-        for token, units in raylet.total.items():
-            owner = share_of_token(token)
-            if owner is not None and not is_part(owner[0]) and works_in(owner[0]) in inside:
-                out[owner[1]] = out.get(owner[1], 0.0) + units / UNIT
-    return out
-
-
-def _is_gone(world: World, scope: Scope) -> bool:
-    """Whether a virtual cluster is closed: what comes late gets what is left, and nobody promises more."""
-    return any(each.closed or not world.gcs.jobs.get(each.job_id) for each in scope.chain())
-
-
-def _asked_by_others(world: World, work: object, within: Scope | None = None) -> Amounts:
-    """What others with leases wait for, of all or in a virtual cluster: they may have been decided already."""
-    total: Amounts = {}
-
-    def counts(scope: Scope | None) -> bool:
-        return within is None or (scope is not None and within in scope.chain())
-
-    for entry in world.gcs.actors.values():
-        if entry is not work and entry.state not in (ALIVE, DEAD) and entry.node_class is None and counts(entry.scope):
-            for name, units in (entry.placement or entry.resources).items():
-                if is_real(name):
-                    total[name] = total.get(name, 0.0) + units / UNIT
-    for run in world.runs.values():
-        if run is not work and run.slot is not None and run.state in (QUEUED, GRANTED) and counts(run.scope):
-            for name, amount in run.real.items():
-                total[name] = total.get(name, 0.0) + amount
-    return total
 
 
 def _rules_hold(world: World, work: object, rules: Any, raylet: Raylet) -> bool:
@@ -267,13 +194,13 @@ def _check_line(world: World, name: str, scope: Scope | None, need: Amounts, ray
     if raylet is None or queued:
         return
     for cluster in scope.chain() if scope is not None else ():
-        used, out = world.checks.used_in(cluster), _out(world, cluster)
+        used, out = world.checks.used_in(cluster), standing(world, cluster)
         for resource, amount in need.items():
             cap = cluster.cap(resource)
             # What stands of it, its own token included, may be reserved for others that are in it.
             if cap is not None and max(used.get(resource, 0.0) + amount, out.get(resource, 0.0)) > cap + 1e-6:
                 return
-    free = _free(raylet)
+    free = free_of(raylet)
     if all(free.get(resource, 0.0) >= amount - 1e-6 for resource, amount in need.items() if resource == "CPU"):
         raise Failure(
             "what could start waits for ever",
@@ -301,7 +228,7 @@ def _check_group(world: World, group: GroupEntry, queued: list[str]) -> None:
                 need[name] = need.get(name, 0.0) + units / UNIT
     classes = {name for bundle in group.bundles for name, _ in bundle if is_token(name)}
     for raylet in world.raylets.values():
-        free = _unclaimed(raylet)
+        free = unclaimed(raylet)
         offers = all(raylet.available.get(name, 0) > 0 for name in classes)  # what is held there is not free
         if len(classes) == 1 and offers and all(free.get(n, 0.0) >= need[n] - 1e-6 for n in need):
             raise Failure(
@@ -317,7 +244,7 @@ def _check_kept(world: World, queued: list[str]) -> None:
     kept = [LATE_GROUPS.read(data) for key, data in world.gcs.kv.items() if key.startswith(LATE_GROUPS.prefix)]
     for plan in [entry.plan for entry in kept if entry.state == WAITING and world.gcs.jobs.get(entry.plan.job_id)]:
         scope, bundles = world.group_scopes[plan.group_id], decode_group(plan.group).options[0]
-        if (plan.strategy == "STRICT_SPREAD" and len(bundles) > 1) or (scope is not None and _is_gone(world, scope)):
+        if (plan.strategy == "STRICT_SPREAD" and len(bundles) > 1) or (scope is not None and is_gone(world, scope)):
             continue
         need: Amounts = {}
         for bundle in bundles:
@@ -329,11 +256,11 @@ def _check_kept(world: World, queued: list[str]) -> None:
                 bundle.nodes.selector.matches(marks.labels) and bundle.nodes.tolerations.tolerates(marks.taints)
                 for bundle in bundles
             )
-            if is_welcome and _has_room(world, raylet, scope, need, plan):
+            if is_welcome and has_room(world, raylet, scope, need, plan):
                 raise Failure(
                     "what could start waits for ever",
                     f"{plan.group_id}{f' in {scope.name} ({scope.cluster_id})' if scope else ''} is kept, wants {need} and "
-                    f"fits {raylet.node_id}, of which {_free(raylet)} is free",
+                    f"fits {raylet.node_id}, of which {free_of(raylet)} is free",
                 )
 
 
@@ -358,7 +285,7 @@ def _check_queue(world: World, acting: Acting, queued: list[str]) -> None:
         free: Amounts = {}
         for raylet in world.raylets.values():
             if not world.checks.marks(raylet.node_id).taints:
-                for resource, amount in _unclaimed(raylet).items():
+                for resource, amount in unclaimed(raylet).items():
                     free[resource] = free.get(resource, 0.0) + max(amount, 0.0)
         if all(free.get(resource, 0.0) >= units / UNIT for resource, units in need.items()):
             raise Failure("what could start waits for ever", f"virtual cluster {name} ({action.spec}), and {free} is free")

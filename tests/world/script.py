@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Union
 
+from tests.world.faults import ControllerDies, ProcessDies, Weather
+
 from remora.model.operators import LabelMatchOperator
 from remora.model.selectors import LabelMatchExpression
 from remora.model.strategies import (
@@ -127,7 +129,8 @@ class Actor:
 
 @dataclass(frozen=True)
 class Task:
-    """Runs, submits its children, waits for them (``gets``) and runs on. ``inside`` is a virtual cluster around them."""
+    """Runs, submits its children, waits for them (``gets``) and runs on, for as long as before or ``after``. ``inside`` is a
+    virtual cluster around them."""
 
     name: str
     options: Options = field(default_factory=Options)
@@ -138,6 +141,7 @@ class Task:
     retries: int = 3
     group: str = ""
     inside: str = ""
+    after: float | None = None
 
     def show(self) -> str:
         where = f" in {self.group}" if self.group else ""
@@ -148,7 +152,7 @@ class Task:
             what = ", ".join(child.show() for child in self.children)
             limit = f" for {self.timeout:g} s" if self.timeout is not None else ""
             text += f" that submits [{what}]" + (f" and waits{limit}" if self.gets else "")
-        return text
+        return text + (f", then runs {self.after:g} s" if self.after is not None else "")
 
 
 # What happens
@@ -229,6 +233,21 @@ class Submits:
 
     def show(self) -> str:
         return f"job {self.job} submits{' in ' + self.cluster if self.cluster else ''}: {self.task.show()}"
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A driver always has so many of a task under way: whenever one is over the next is there already."""
+
+    at: float
+    job: str
+    cluster: str
+    task: Task
+    width: int
+
+    def show(self) -> str:
+        where = " in " + self.cluster if self.cluster else ""
+        return f"job {self.job} has{where} {self.width} at a time, one after the other: {self.task.show()}"
 
 
 @dataclass(frozen=True)
@@ -318,62 +337,6 @@ class Taints:
         return f"node {self.node} is tainted {_show(self.set_)} {' '.join(f'{key}-' for key in self.drop)}".rstrip()
 
 
-# What goes wrong
-
-
-@dataclass(frozen=True)
-class ProcessDies:
-    """The driver of a job, or the worker of a task or actor; ``steps`` more of its protocol's steps are let through before."""
-
-    at: float
-    whose: str
-    steps: int = 0
-
-    def show(self) -> str:
-        return f"the process of {self.whose} dies" + (f" after {self.steps} more steps" if self.steps else "")
-
-
-@dataclass(frozen=True)
-class ControllerDies:
-    """After so many more of its effects; ``told``: the last of them was done and it heard of it."""
-
-    at: float
-    effects: int = 0
-    told: bool = True
-
-    def show(self) -> str:
-        when = f" after {self.effects} more effects{'' if self.told else ', the last of which it does not hear of'}"
-        return f"the controller dies{when if self.effects else ''}"
-
-
-REPORTS, FEEDS_LOST, FEEDS_DOUBLE, FEEDS_LATE = "reports are late", "feeds lose", "feeds double", "feeds are late"
-CALLS_DOUBLE, CALLS_SLOW = "calls arrive twice", "calls are slow"
-EFFECTS_SLOW, EFFECTS_FAIL, WORKERS_SLOW = "effects are slow", "effects fail", "workers start slowly"
-KINDS = (
-    REPORTS,
-    FEEDS_LOST,
-    FEEDS_DOUBLE,
-    FEEDS_LATE,
-    CALLS_DOUBLE,
-    CALLS_SLOW,
-    EFFECTS_SLOW,
-    EFFECTS_FAIL,
-    WORKERS_SLOW,
-)
-
-
-@dataclass(frozen=True)
-class Weather:
-    """For a while something is worse than usual."""
-
-    at: float
-    kind: str
-    seconds: float
-
-    def show(self) -> str:
-        return f"for {self.seconds:g} s {self.kind}"
-
-
 Action = Union[  # noqa: UP007 - used at run time
     NodeJoins,
     NodeDies,
@@ -382,6 +345,7 @@ Action = Union[  # noqa: UP007 - used at run time
     OpensCluster,
     ClosesCluster,
     Submits,
+    Streams,
     Creates,
     CreatesGroup,
     RemovesGroup,

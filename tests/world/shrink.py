@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.world.script import (
-    Action,
-    ControllerDies,
-    Creates,
-    JobBegins,
-    NodeJoins,
-    OpensCluster,
-    Options,
-    ProcessDies,
-    Script,
-    Submits,
-    Task,
-)
+from tests.world.faults import ControllerDies, ProcessDies
+from tests.world.script import Action, Creates, JobBegins, NodeJoins, OpensCluster, Options, Script, Submits, Task
 
 Fails = Callable[[Script], bool]
 

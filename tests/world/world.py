@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tests.world import bodies
+from tests.world.brain import Make, Recovered
 from tests.world.checks import Checks
 from tests.world.clients import Submitter
+from tests.world.faults import REPORTS, WORKERS_SLOW
 from tests.world.gcs import ActorEntry, Gcs
 from tests.world.groups import GroupEntry
-from tests.world.host import Host, Make, Recovered
+from tests.world.host import Host
 from tests.world.keeper import GroupSteps
 from tests.world.owning import Run
 from tests.world.processes import Driver, Process, Worker
 from tests.world.raylet import Raylet, Request, to_units
-from tests.world.script import REPORTS, WORKERS_SLOW
 from tests.world.submitting import Scope
 from tests.world.timeline import BEGIN, Chance, Timeline
 

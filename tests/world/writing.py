@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from random import Random
 
-from tests.world import script
+from tests.world import script, situations
+from tests.world.faults import KINDS, ControllerDies, ProcessDies, Weather
 from tests.world.script import (
-    KINDS,
     Action,
     Actor,
     ClosesCluster,
-    ControllerDies,
     Creates,
     CreatesGroup,
     EndsActor,
@@ -23,14 +22,12 @@ from tests.world.script import (
     OpensCluster,
     Options,
     Pairs,
-    ProcessDies,
     PutsObject,
     RemovesGroup,
     Rule,
     Submits,
     Taints,
     Task,
-    Weather,
 )
 
 from remora.model.strategies import ACTOR, FOLLOW, OBJECT, STAY, TASK, TOGETHER
@@ -39,6 +36,8 @@ ZONES = ("a", "b")
 TAINT = "spot"
 TAINT_LABEL = "taint.remora.io/spot"
 ANIMALS = ("cat", "dog")
+_SITUATIONS = 0.7
+"""So many lives are about one situation, with little else in it."""
 
 
 class Writer:
@@ -64,12 +63,12 @@ class Writer:
 
     def write(self) -> script.Script:
         chance = self.chance
-        for _ in range(chance.choice((1, 2, 2, 3))):
-            self.node(0.0)
-        for _ in range(chance.choice((1, 1, 2))):
-            self.job(0.1)
-        if chance.random() < 0.6:
-            self.opens(0.2)
+        if chance.random() < _SITUATIONS:
+            self.length = chance.choice((0, 0, 1, 3))
+            self.seconds = 8.0
+            chance.choice(situations.ALL)(situations.Stage(self))
+        else:
+            self.begin()
         names = list(self.weights)
         for _ in range(self.length):
             what = chance.choices(names, [self.weights[name] for name in names])[0]
@@ -79,6 +78,15 @@ class Writer:
         for _ in range(chance.choice((0, 1, 2, 4))):
             self.goes_wrong(self.when())
         return tuple(sorted(self.actions, key=lambda action: action.at))
+
+    def begin(self) -> None:
+        chance = self.chance
+        for _ in range(chance.choice((1, 2, 2, 3))):
+            self.node(0.0)
+        for _ in range(chance.choice((1, 1, 2))):
+            self.job(0.1)
+        if chance.random() < 0.6:
+            self.opens(0.2)
 
     def when(self, after: float = 0.3) -> float:
         return round(self.chance.uniform(after, max(self.seconds, after + 0.5)), 3)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from remora.controller.clusters.lending import Kind
+from remora.controller.clusters.records import CLOSED
 from remora.controller.controller import Controller
 from remora.controller.groups.group_shares import IN_USE
 from remora.controller.views.reasons import why_waiting, why_work
@@ -213,6 +214,9 @@ def _release_group(controller: Controller, call: calls.ReleaseGroup) -> Pending:
 @_answers(calls.CreateCluster)
 def _create_cluster(controller: Controller, call: calls.CreateCluster) -> Pending:
     record = controller.registry.by_ask(call.ask)
+    past = controller.registry.past(call.ask)
+    if record is None and past is not None:
+        return _value({"cluster_id": past, "state": CLOSED, "position": 0, "reason": ""})
     if record is None:
         tolerations = choice_from([], call.tolerations, [], None).tolerations
         spec = VirtualCluster.parse(call.spec)
@@ -240,6 +244,8 @@ def _close_cluster(controller: Controller, call: calls.CloseCluster) -> Pending:
     """By its id, or by the question that it was the answer to. That it is unused says nothing about those inside."""
     asked = controller.registry.by_ask(call.cluster_id)
     cluster_id = asked.cluster_id if asked is not None else call.cluster_id
+    if cluster_id not in controller.registry.records:
+        controller.registry.refuse(call.cluster_id)
     closed = controller.registry.close(cluster_id)
     for record in closed:
         controller.growing.close(record, unused=call.unused if record.cluster_id == cluster_id else not record.offered)

@@ -49,14 +49,16 @@ def wait_for_admission(who: Who, orphans: Sequence[str], *, class_id: str | None
 
     What runs in a placement group needs no room, because the group has it; but where its cluster uses too much it waits like
     all others. ``orphans`` are told of, and forgotten only when the fence that was written because of them has been read here:
-    until then they alone stop the next to start.
+    until then they alone stop the next to start. Who is told to go elsewhere stays marked: it lends its share from that moment
+    on, and ``begin_resubmission`` follows.
     """
     if not who.amounts and not in_group:
         return True
     yield MarkIdle(who.worker_id)
     now = yield from begin_turn(who)
     answer = yield from insist(lambda again: Enter(now, again, class_id is not None, list(orphans)))
-    yield UnmarkIdle(who.worker_id)
+    if answer != ELSEWHERE or not _lends(who):
+        yield UnmarkIdle(who.worker_id)
     if orphans:
         yield RereadFence()
         yield ForgetOrphans(tuple(orphans))
@@ -64,6 +66,11 @@ def wait_for_admission(who: Who, orphans: Sequence[str], *, class_id: str | None
         return answer != ELSEWHERE
     fence: Fence = yield ReadFence()
     return class_id not in fence.classes
+
+
+def _lends(who: Who) -> bool:
+    """Return whether a worker has a share that others may use."""
+    return bool(who.amounts) and who.cluster_id != ROOT
 
 
 def begin_resubmission(who: Who) -> Steps[None]:

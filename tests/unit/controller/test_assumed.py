@@ -12,7 +12,8 @@ from remora.controller.assumed import START_SECONDS
 from remora.controller.effects import Resize
 from remora.port.contract import ENDED, RUNNING, Work
 from remora.wire.asks import LEASE_LABEL
-from remora.wire.tokens import TAKEN, lease_token, share_token
+from remora.wire.keys import HOLDS
+from remora.wire.tokens import TAKEN, hold_name, lease_token, share_token
 
 CAT: dict[str, Any] = {"labels": {"type": "cat"}}
 
@@ -200,6 +201,27 @@ def test_a_token_is_left_where_it_is_while_the_new_node_cannot_be_written_to():
     assert world.token_on(work) == "n1"
     world.port.unwritable = set()
     world.pass_time(3)
+    assert world.token_on(work) == "n2"
+
+
+def test_a_token_is_left_where_it_is_until_the_share_beside_it_stands_on_the_new_node():
+    """Ray looks for both on one node."""
+    world = LeasedWorld("n1", "n2", cpus=2)
+    world.host.allows_failures = True
+    world.port.take("n2", {"CPU": 2})
+    cluster_id = world.create(flexible_resource_max={"CPU": 2})
+    work = world.submit(wanted(cpus=2, cluster=cluster_id, **CAT))
+    token = lease_token(work.labels[LEASE_LABEL])
+    world.port.take("n1", {"CPU": 1})
+    world.port.give("n2", {"CPU": 2})
+    world.port.unwritable = {HOLDS.key("n1", hold_name("n1", 0))}  # so its share on n1 cannot be taken away, and go to n2
+    world.pass_time(START_SECONDS + 5)
+    assert world.tokens(cluster_id) == {"n1": 2.0}
+    assert world.total_on("n1", token) == TAKEN
+    assert world.total_on("n2", token) == TAKEN
+    world.port.unwritable = set()
+    world.pass_time(3)
+    assert world.total_on("n2", share_token(cluster_id, "CPU")) == 2.0
     assert world.token_on(work) == "n2"
 
 

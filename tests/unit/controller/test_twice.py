@@ -12,6 +12,7 @@ from tests.unit.controller.worlds import World
 from remora import label_not_in, task_affinity
 from remora.controller.commands import begin
 from remora.controller.effects import Resize, perform
+from remora.errors import InvalidVirtualClusterError
 from remora.port.contract import ENDED
 from remora.wire import calls
 from remora.wire.asks import LEASE_LABEL, Ask, encode_ask
@@ -61,12 +62,38 @@ def test_a_slot_is_told_to_nobody_before_a_task_is_remembered_for_it(world: Leas
     assert world.port.get(f"lease/{slot}") is not None
 
 
-def test_a_question_that_was_given_up_is_a_new_one(world: LeasedWorld):
-    slot, _ = world.place(wanted(**LONELY), "q1")
+@pytest.mark.parametrize("asked", [wanted(**LONELY), wanted_task(**LONELY_TASK)])
+def test_a_question_that_comes_again_when_all_is_over_is_not_answered_anew(world: LeasedWorld, asked: Ask):
+    """Nobody would ever give that up."""
+    slot, _ = world.place(asked, "q1")
     world.ask(calls.GiveUp(slot, "q1"))
-    again, node_id = world.place(wanted(**LONELY), "q1")
-    assert (again, node_id) != (slot, None)
-    assert world.slot_on(again) == node_id
+    assert world.place(asked, "q1") == (slot, None)
+    world.later(1)
+    assert slot not in world.controller.leases.by_slot
+    assert not world.port.keys("lease/")
+    world.pass_time(20)
+    assert [world.place(asked)[1] for _ in range(4)].count(None) == 1
+
+
+def test_a_virtual_cluster_that_is_asked_for_again_when_it_is_gone_is_not_made_again(world: LeasedWorld):
+    call = calls.CreateCluster("q1", '{"flexible_resource_min": {"CPU": 1}}', None, JOB_ID, 0, [], 5.0)
+    made = world.ask(call)
+    world.ask(calls.CloseCluster("q1", unused=True))
+    assert not world.controller.registry.records
+    again = world.ask(call)
+    assert (again["cluster_id"], again["state"]) == (made["cluster_id"], "CLOSED")
+    assert not world.controller.registry.records
+
+
+def test_a_virtual_cluster_that_was_refused_and_is_asked_for_again_is_not_made_when_it_would_fit(world: LeasedWorld):
+    call = calls.CreateCluster("q1", '{"flexible_resource_min": {"CPU": 16}}', None, JOB_ID, 0, [], 5.0)
+    with pytest.raises(InvalidVirtualClusterError):
+        world.ask(call)
+    world.ask(calls.CloseCluster("q1", unused=True))
+    world.port.join("n4", {"CPU": 4})
+    world.later(1)
+    world.ask(call)
+    assert not world.controller.registry.records
 
 
 # Giving up and claiming

@@ -62,6 +62,16 @@ def test_one_that_is_told_elsewhere_is_submitted_once_more():
     assert script.perform(wait_for_admission(WHO, [], class_id="ab", in_group=False)) is False
 
 
+def test_one_that_is_told_elsewhere_stays_marked_until_that_has_begun():
+    """Others use its share from that moment on: should it die, whoever gets its token has to know."""
+    script = Scripted({Enter: ELSEWHERE})
+    script.perform(wait_for_admission(WHO, ["w9"], class_id="ab", in_group=False))
+    assert script.kinds() == ["MarkIdle", "Enter", "RereadFence", "ForgetOrphans"]
+    script = Scripted({Enter: ELSEWHERE})
+    script.perform(wait_for_admission(Who("w1", ROOT, "n1", {"CPU": 1.0}), [], class_id="ab", in_group=False))
+    assert script.kinds() == ["MarkIdle", "Enter", "UnmarkIdle"]
+
+
 def test_what_was_admitted_where_its_class_is_no_longer_accepted_is_submitted_once_more():
     script = Scripted({Enter: GO, steps.ReadFence: Fence(frozenset({"ab"}))})
     assert script.perform(wait_for_admission(WHO, [], class_id="ab", in_group=False)) is False

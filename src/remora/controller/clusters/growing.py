@@ -59,7 +59,7 @@ class Growing:
 
     @property
     def reclaimed(self) -> Mapping[Place, Units]:
-        """What has to come back for the minimum of the first in the queue that would be helped by it."""
+        """What has to come back for the minimum of the first that would be helped by it."""
         return self._reclaimed
 
     @property
@@ -170,9 +170,10 @@ class Growing:
             self._registry.remove(record, "gone")
 
     def _reclaim(self) -> None:
-        """Find out who has to use less for the first in the queue that would be helped by it."""
+        """Find out who has to use less for the first that would be helped by it: of those that lost a node, or of the queue."""
         outside = self._use.outside_everywhere()
-        asked = (reclaim(self._cluster, vcluster, outside) for vcluster in self._scheduler.queue)
+        owed = (*self._scheduler.degraded, *self._scheduler.queue)
+        asked = (reclaim(self._cluster, vcluster, outside) for vcluster in owed)
         found = next((each for each in asked if each is not None), {})
         for cluster_id, number in found.keys() - self._reclaimed.keys():
             what = f"{cluster_id or 'work in no virtual cluster'} on {self._cluster.nodes.at(number).node_id[:12]}"

@@ -18,7 +18,7 @@ from remora.model.groups import GroupRequest
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.wire.keys import CLUSTERS
-from remora.wire.timing import COOL_SECONDS
+from remora.wire.timing import CLAIM_SECONDS, COOL_SECONDS
 from remora.wire.tokens import OF_GROUP
 
 _NAMED = "vc"
@@ -38,6 +38,7 @@ class Registry:
         self._orphaned = orphaned
         self._records: dict[str, Record] = {}
         self._by_ask: dict[str, str] = {}
+        self._past: dict[str, tuple[str, float]] = {}  # questions about clusters that are gone: which, and since when
         self._groups: dict[str, dict[str, Record]] = {}  # by cluster: what placement groups have of it
         self._made = 0
         self._cooling: list[tuple[float, int]] = []  # numbers of clusters that are gone, and until when nobody gets them
@@ -64,6 +65,17 @@ class Registry:
     def by_ask(self, ask: str) -> Record | None:
         """Return what was made for a question: a cluster; or the share of a placement group, whose id is the question."""
         return self._records.get(self._by_ask.get(ask, "")) if ask else None
+
+    def refuse(self, ask: str) -> None:
+        """What would be made for a question is not wanted any more, though nothing was."""
+        self._past.setdefault(ask, (ask, self._context.now()))
+
+    def past(self, ask: str) -> str | None:
+        """Return the id of what was made for a question and is gone since a moment: only a call that was sent twice asks that
+        again."""
+        while self._past and next(iter(self._past.values()))[1] < self._context.now() - CLAIM_SECONDS:
+            del self._past[next(iter(self._past))]
+        return self._past[ask][0] if ask in self._past else None
 
     def group_shares(self) -> Iterator[tuple[Record, GroupShare]]:
         """Return what placement groups have of virtual clusters."""
@@ -166,6 +178,8 @@ class Registry:
             if child.cluster_id in self._records:
                 self.remove(self._records[child.cluster_id])
         cluster_id = record.cluster_id
+        if record.ask and record.group is None:
+            self._past[record.ask] = cluster_id, self._context.now()
         ended = self._scheduler.destroy_cluster(record.vcluster)
         del self._records[cluster_id]
         for name in _names(record):

@@ -16,6 +16,7 @@ from remora.kernel.placing.gang import Gang, Item
 from remora.kernel.placing.placement import decide
 from remora.kernel.rules import Query
 from remora.kernel.rules.affinity import AffinityRule
+from remora.kernel.state import shares
 from remora.kernel.state.workloads import Host
 from remora.model.labels import ACTOR_ID
 from remora.model.strategies import STAY, TOGETHER, Affinity
@@ -33,14 +34,18 @@ class Failover:
         self._restarts: dict[str, None] = {}
 
     def restarts(self, lease: Lease) -> None:
-        """Decide anew about an actor that restarts, under the rules of this moment."""
-        before = self._table.node_of(lease)
+        """Decide anew about an actor that restarts, under the rules of this moment. What it was observed to take counts beside
+        that until its node is counted anew: a report may have given it back already, and others may have got it since."""
+        before, workload = self._table.node_of(lease), lease.workload
+        observed = (workload.host or Host(None, workload.node, None)) if workload.confirmed else None
         lease.live_since = lease.told = None
         self._context.note("lease", lease.actor_id, f"restarts; it was on {before[:12] if before else 'a lost node'}")
         if not self._move_together(lease):
             # What it took is free for itself, on its own node: it was running there a moment ago.
-            lease.workload.confirmed = False
-            self._scheduler.fail(lease.workload)
+            workload.confirmed = False
+            self._scheduler.fail(workload)
+        if observed is not None:
+            shares.force(self._scheduler.cluster, observed, workload.request.resources.pairs)
         self._changed(lease)
         after = self._table.node_of(lease)
         if after is None:
@@ -116,8 +121,8 @@ class Failover:
         others = [other for other in self._table.on_node(old) if other is not lease and self._moves_with(other, lease)]
         if not others:
             return False
+        workload.confirmed = False  # what it took is free for itself, and is taken again where it has to stay as it was
         leaving = [(each.workload, each.workload.confirmed, each.workload.host) for each in (lease, *others)]
-        workload.confirmed = False
         cluster.release(workload)
         host = decide(cluster, workload.request, lease.ask.labels, workload.workload_id)
         if host is None or host.node != old:

@@ -12,6 +12,7 @@ from remora.model.requests import Request
 from remora.model.selectors import LabelMatchExpression
 from remora.model.strategies import ACTOR
 from remora.wire.asks import Ask
+from remora.wire.timing import CLAIM_SECONDS
 
 
 class Lease:
@@ -72,6 +73,7 @@ class LeaseTable:
         self._by_slot: dict[str, Lease] = {}
         self._by_actor: dict[str, Lease] = {}
         self._by_question: dict[str, Lease] = {}
+        self._over: dict[str, tuple[str, float]] = {}  # questions about what has ended: the slot that was the answer, and when
         self._by_worker: dict[str, set[str]] = {}  # tasks, by who asked for them
 
     @property
@@ -95,11 +97,14 @@ class LeaseTable:
         if worker_id and not lease.is_actor:
             self._by_worker.setdefault(worker_id, set()).add(lease.slot)
 
-    def remove(self, lease: Lease) -> None:
+    def remove(self, lease: Lease, now: float) -> None:
+        if self._by_question.pop(lease.question, None) is not None:
+            self._over[lease.question] = lease.slot, now
+        while self._over and next(iter(self._over.values()))[1] < now - CLAIM_SECONDS:
+            del self._over[next(iter(self._over))]
         del self._by_slot[lease.slot]
         if self._by_actor.get(lease.actor_id) is lease:
             del self._by_actor[lease.actor_id]
-        self._by_question.pop(lease.question, None)
         if lease.worker_id in self._by_worker:
             self._by_worker[lease.worker_id].discard(lease.slot)
             if not self._by_worker[lease.worker_id]:
@@ -121,6 +126,11 @@ class LeaseTable:
 
     def answer_to(self, question: str) -> Lease | None:
         return self._by_question.get(question)
+
+    def answered(self, question: str) -> str | None:
+        """Return the slot that was the answer to a question, where what it was given for has just ended: only a call that was
+        sent twice asks that again."""
+        return self._over[question][0] if question in self._over else None
 
     def of_worker(self, worker_id: str) -> list[Lease]:
         """Return the tasks that a worker asked for."""

@@ -9,7 +9,9 @@ from remora.controller.context import Context
 from remora.controller.leases.lease_table import Lease, LeaseTable, wants
 from remora.controller.tokens.class_tokens import ClassTokens
 from remora.kernel.state.cluster import Cluster
+from remora.model.resources import UNIT
 from remora.port.contract import NodeView
+from remora.wire.owners import owner_of
 from remora.wire.timing import KNOWN_SECONDS
 from remora.wire.tokens import TAKEN, lease_token
 
@@ -59,13 +61,13 @@ class LeaseTokens:
             self._tokens.drop_lease(lease.token_on, lease_token(lease.slot))
 
     def _move(self, slot: str, views: Mapping[str, NodeView]) -> None:
-        """Take the old token of a lease away once every raylet knows of the new one, or it has started."""
+        """Take the old token of a lease away once every raylet knows of the new one, and of the share beside it, or it has
+        started."""
         lease = self._table.by_slot[slot]
         token = lease_token(slot)
         if lease.token_on is not None:
             view = views.get(lease.token_on)
-            is_reported = view is not None and view.total.get(token, 0.0) > TAKEN / 2
-            if not is_reported or self._context.now() - self._leaving[slot] < KNOWN_SECONDS:
+            if view is None or not _could_hold(view, lease) or self._context.now() - self._leaving[slot] < KNOWN_SECONDS:
                 return
         if lease.leaving is not None and lease.leaving != lease.token_on:
             self._tokens.drop_lease(lease.leaving, token)
@@ -98,3 +100,13 @@ class LeaseTokens:
     @property
     def settled(self) -> bool:
         return not self._leaving
+
+
+def _could_hold(view: NodeView, lease: Lease) -> bool:
+    """Return whether a node has, by its report, what Ray has to find on it for what is queued with a lease."""
+    if view.total.get(lease_token(lease.slot), 0.0) < TAKEN / 2:
+        return False
+    if lease.cluster_id is None:
+        return True
+    owner = owner_of(lease.cluster_id)
+    return all(view.total.get(owner.token(name), 0.0) * UNIT >= units for name, units in lease.workload.request.demand.pairs)

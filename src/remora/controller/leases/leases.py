@@ -91,6 +91,9 @@ class Leases:
         known = self._table.answer_to(question)
         if known is not None:
             return known.slot, self._table.node_of(known)
+        slot_before = self._table.answered(question)
+        if slot_before is not None:
+            return slot_before, None
         workload, unplaced = self._decide(f"asked {question}", ask)
         node_id = self._table.node_at(workload)
         slot = self.slots.take(node_id)
@@ -145,7 +148,10 @@ class Leases:
             elif work.state == RUNNING:
                 self._runs(lease, work)
             elif work.detail == "RESTARTING" and lease.live_since is not None:
+                before = self._table.node_of(lease)
                 self.failover.restarts(lease)
+                if before is not None:
+                    self._recount(before)
 
     def see_all(self, works: Iterable[Work], asked_at: float) -> None:
         """Take in every actor that there is: what was missed is made good, and what nobody claimed is taken back."""
@@ -317,7 +323,7 @@ class Leases:
         self._scheduler.finish(lease.workload)
         if node_id is not None:
             self._recount(node_id)
-        self._table.remove(lease)
+        self._table.remove(lease, self._context.now())
         self._lease_tokens.drop(lease)
         if lease.is_actor:  # its worker is gone with it
             self.slots.give_back(lease.slot, after=_WRITTEN_SECONDS)

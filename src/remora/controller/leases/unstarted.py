@@ -50,13 +50,15 @@ class Unstarted:
         at = workload.host or Host(None, old, None)
         self._cluster.release(workload)
         chosen = decide(self._cluster, workload.request, lease.ask.labels, workload.workload_id)
-        if chosen is None or chosen.node == old:
+        if chosen is None:
             if confirmed:
                 self._cluster.move(workload, old)
             else:
                 self._cluster.put_back(workload, at)
             return False
         self._cluster.place(workload, chosen)
+        if chosen.node == old:
+            return False  # it stays, and its cluster grows there, if a controller before us died over that
         where = self._cluster.nodes.at(chosen.node).node_id
         self._context.note("lease", lease.actor_id or lease.slot, f"had no room in time, and goes to {where[:12]}")
         self._changed(lease)

@@ -16,9 +16,10 @@ Place = tuple[str | None, int]
 
 
 def reclaim(cluster: Cluster, waiting: VCluster, used_outside: dict[int, dict[str, int]]) -> dict[Place, dict[str, int]] | None:
-    """Return who has to use how much less, so that ``waiting`` can be reserved: as few as possible, the youngest and least
-    important first. None when that would not help. ``used_outside`` is what work in no virtual cluster uses, by node."""
-    borrowers = [sibling for sibling in _siblings(cluster, waiting) if sibling.state == READY]
+    """Return who has to use how much less, so that ``waiting`` can be reserved, or what it has lost: as few as possible, the
+    youngest and least important first. None when that would not help. ``used_outside`` is what work in no virtual cluster uses,
+    by node."""
+    borrowers = [each for each in _siblings(cluster, waiting) if each.state == READY and each is not waiting]
     borrowers.sort(key=lambda sibling: (sibling.priority, -sibling.order))
     with shares.trial(cluster) as journal:
         asked = _borrowed_by_work(cluster, waiting.parent, used_outside, journal)

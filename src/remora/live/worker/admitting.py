@@ -18,6 +18,9 @@ from remora.protocol.admission_steps import begin_resubmission, end_resubmission
 from remora.wire.fences import ROOT
 from remora.wire.tokens import is_real, reserves_resources
 
+_marked = contextlib.ExitStack()
+"""Keeps the marker of this worker, which was told to go elsewhere, until that is over."""
+
 
 def wait_for_admission_here(
     cluster_id: str | None, dead: list[str], class_id: str | None, fence: dict[type, Callable[[Any], Any]]
@@ -27,7 +30,14 @@ def wait_for_admission_here(
     worker = ray._private.worker.global_worker
     me = who(worker, cluster_id or ROOT, _amounts(worker, cluster_id))
     in_group = cluster_id is not None and any(map(reserves_resources, worker.core_worker.resource_ids()))
-    return perform(wait_for_admission(me, dead, class_id=class_id, in_group=in_group), marking(fence))
+    body = marking(fence)
+    _marked.close()
+    with contextlib.ExitStack() as closing:
+        closing.enter_context(body.closing)
+        may_start = perform(wait_for_admission(me, dead, class_id=class_id, in_group=in_group), body, close=False)
+        if not may_start:
+            _marked.push(closing.pop_all())
+    return may_start
 
 
 @contextlib.contextmanager
@@ -35,7 +45,7 @@ def resubmitted(cluster_id: str | None) -> Iterator[None]:
     """While the same call runs somewhere else."""
     worker = ray._private.worker.global_worker
     amounts = _amounts(worker, cluster_id)
-    with quiet():
+    with _marked.pop_all(), quiet():
         if cluster_id is None or not amounts:
             yield
             return

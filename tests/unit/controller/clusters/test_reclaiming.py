@@ -109,3 +109,23 @@ def test_a_node_may_leave_while_shares_on_it_are_reclaimed(world: World) -> None
     world.later(0.1)
     world.later(0.1)
     assert world.state(waiting) == "READY"
+
+
+def test_borrowed_shares_are_reclaimed_for_one_that_lost_its_node(world: World) -> None:
+    """It is not in the queue, and waited for as long as the borrower had anything to do."""
+    owner = world.create(job="j2", fixed_size_nodes=[{"nodes": [{"resources": {"CPU": 2}}]}])
+    home = next(iter(world.tokens(owner)))
+    other = "n2" if home == "n1" else "n1"
+    greedy = world.create()
+    world.want(greedy, 100)
+    held = [(other, world.run(greedy, other)) for _ in range(4)]
+    world.later(0.1)
+    world.port.leave(home)
+    world.later(0.1)
+    world.later(0.1)
+    assert greedy in world.fence(other)
+    for node, tokens in held[:2]:
+        world.port.give(node, tokens)
+    world.later(0.1)
+    world.later(0.1)
+    assert world.tokens(owner) == {other: 2}

@@ -240,3 +240,47 @@ def test_the_token_of_a_lease_in_a_cluster_stands_where_its_share_stands(world: 
         (node_id,) = world.where(lease_token(work.labels[LEASE_LABEL]))
         assert world.free_on(node_id, share_token(cluster_id, "CPU")) >= 1
     assert all(world.let_start(work).node_ids for work in works)
+
+
+# What goes wrong in between
+
+
+def test_what_restarts_where_it_was_is_counted_once_though_another_moves_with_it():
+    """What the first of them took was given back twice."""
+    world = LeasedWorld("n1", "n2", cpus=2)
+    cluster_id = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3})
+    leader = world.start(cluster=cluster_id, labels={"who": "A"})
+    friend = world.start(cluster=cluster_id, **near("A", "together"))
+    world.pass_time(3)
+    tell = world.controller.tell
+    for work in (friend, leader):  # before any report
+        tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=()))
+        world.controller.validate()
+
+
+def test_a_share_grows_for_a_lease_though_a_controller_died_over_that(world: LeasedWorld):
+    """Its token stands, and what its cluster should have grown to was never remembered."""
+    cluster_id = world.create(flexible_resource_max={"CPU": 1})
+    remembered = world.port.get(CLUSTERS.key(cluster_id))
+    work = world.submit(wanted(**cat(cluster_id)))
+    node_id = world.token_on(work)
+    assert node_id is not None
+    world.kill()
+    world.port.put(CLUSTERS.key(cluster_id), remembered)
+    world.port.resize(node_id, {share_token(cluster_id, "CPU"): 0})
+    world.restart()
+    world.pass_time(20)
+    assert world.tokens(cluster_id) == {node_id: 1.0}
+    assert world.let_start(work).node_ids == (node_id,)
+
+
+def test_what_a_report_gave_back_is_not_given_back_again_by_a_restart(world: LeasedWorld):
+    """Somebody else has got it since."""
+    cluster_id = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1})
+    first = world.start(**cat(cluster_id))
+    world.pass_time(3)
+    world.submit(wanted(**cat(cluster_id)))
+    world.gives_back(first)
+    world.round()  # the second is decided where the first was
+    world.controller.tell(replace(first, state=WAITING, detail="RESTARTING", node_ids=()))
+    world.controller.validate()
