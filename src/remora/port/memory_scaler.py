@@ -1,4 +1,4 @@
-"""An autoscaler in memory, over the cluster in memory: it starts what is asked for and ends what is idle when a test says so."""
+"""An autoscaler in memory, over the cluster in memory: it starts what is asked for and ends what is idle when a test says."""
 
 from __future__ import annotations
 

@@ -103,7 +103,8 @@ class Scaling:
         self.newest = plan(self._scheduler.cluster, waiting, table, self.machines.coming) if waiting else Plan()
         self._answers = {answer.party.key: answer for answer in self.newest.answers}
         after = self._context.now()
-        self._plan_at = after + max(_LEAST_SECONDS, _TIMES * (after - now))
+        if waiting:
+            self._plan_at = after + max(_LEAST_SECONDS, _TIMES * (after - now))
         self._want(now)
 
     def _want(self, now: float) -> None:
