@@ -87,6 +87,7 @@ _ATTACHING = (
     Name(_GROUPS, "remove_placement_group", "takes back a group that was not created yet", ("placement_group",)),
     Name(_GROUPS, "PlacementGroup.bundle_cache", "the bundles of a group that was created later"),
     Name(_WORKER, "filter_autoscaler_events", "lines about unfulfillable requests"),
+    Name(_WORKER, "print_to_stdstream", "what GCS says of tasks that are infeasible", ("data", "ignore_prefix")),
     Name(_WORKER, "_post_init_hooks", "what ``ray.init`` calls when it is connected"),
     Name(_WORKER, "Worker.get_objects", "where ray.get waits", ("object_refs", "timeout")),
     Name(_WORKER, "wait", "where ray.wait waits", ("ray_waitables", "num_returns", "timeout", "fetch_local")),
