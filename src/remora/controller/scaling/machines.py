@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from remora.controller.context import Context
 from remora.controller.effects import AskForMachines, Done, LookAtMachines, ReadNodeTypes
 from remora.controller.picture import real
+from remora.kernel.packing.bins import NO_LIMIT
 from remora.kernel.provisioning.plans import show_machines
 from remora.kernel.state.type_table import TypeTable
 from remora.model.node_types import NodeTypes
@@ -66,6 +67,7 @@ class Machines:
         self._goals: dict[str, int] = {}  # by type: how many there would be with those that are wanted
         self._asked_at: dict[str, float] = {}
         self._joined_at: dict[str, float] = {}
+        self._joined_since: dict[str, int] = {}  # by type: machines that joined since the last look at what is coming
         self._arrived: dict[str, tuple[str, float]] = {}  # nodes that came for something: their types, and when
         self._in_vain: dict[str, int] = {}
         self._resting: dict[str, _Rest] = {}
@@ -84,9 +86,18 @@ class Machines:
 
     @property
     def coming(self) -> dict[str, int]:
-        """Return the machines that are being started, of types that are known."""
-        found = self.survey.coming if self.survey is not None else {}
-        return {name: count for name, count in found.items() if self.table is not None and name in self.table.types}
+        """Return the machines that are being started, of types that are known: without those that joined since that was
+        looked at, and never more than there may be."""
+        found, room = {}, self._room()
+        for name, count in self.survey.coming.items() if self.survey is not None else ():
+            each = self.table.types.get(name) if self.table is not None else None
+            if each is not None:
+                left = min(count - self._joined_since.get(name, 0), room)
+                left = left if each.most is None else min(left, each.most - self.count(name))
+                if left > 0:
+                    found[name] = left
+                    room -= left
+        return found
 
     def asked_at(self, node_type: str) -> float | None:
         """Return since when machines of a type are asked for."""
@@ -131,7 +142,9 @@ class Machines:
         self._asked_at = {name: self._asked_at.get(name, now) for name in self._wanted}
         for name, count in self._wanted.items():
             if count > before.get(name, 0):
-                self._context.note("machines", name, f"{show_machines({name: count})} asked for: {whom.get(name, '')}")
+                self._context.note(
+                    "machines", name, f"{show_machines({name: count})} asked for, for {whom.get(name) or 'what waits'}"
+                )
         for name in before.keys() - self._wanted.keys():
             self._context.note("machines", name, f"no more nodes of type {name} are asked for")
 
@@ -172,6 +185,7 @@ class Machines:
         if self.survey is None:  # what one before us asked for goes on
             self._asked_at = dict.fromkeys(survey.asked, self._context.now())
         self.survey = survey
+        self._joined_since.clear()
         for failure in survey.failed:
             self._fail(failure.node_type, failure.reason, failure.at)
 
@@ -223,6 +237,11 @@ class Machines:
     def _known(self, name: str, nodes: Mapping[str, str]) -> frozenset[str]:
         return frozenset(node_id for node_id, node_type in nodes.items() if node_type == name)
 
+    def _room(self) -> int:
+        """Return how many more machines there may be of all types together."""
+        most = self.table.types.most if self.table is not None else None
+        return NO_LIMIT if most is None else max(most - sum(bool(name) for name in self._live.values()), 0)
+
     def _limited(self, name: str, count: int, now: float) -> int:
         if now - self._joined_at.get(name, -1e9) >= JOINED_SECONDS:
             return count
@@ -230,6 +249,7 @@ class Machines:
 
     def _join(self, view: NodeView, now: float) -> None:
         name, total = view.node_type, real(view.total)
+        self._joined_since[name] = self._joined_since.get(name, 0) + 1
         known = self._shown.get(name)
         if known is None:
             self._shown[name], self.is_stale = (total, dict(view.labels)), True

@@ -97,7 +97,7 @@ class Scaling:
         assert table is not None
         stamp = (_sign(waiting), changes, id(table), tuple(self.machines.coming.items()))
         if stamp == self._stamp or now < self._plan_at:
-            self._want(now)
+            self._want()
             return
         self._stamp = stamp
         self.newest = plan(self._scheduler.cluster, waiting, table, self.machines.coming) if waiting else Plan()
@@ -105,18 +105,22 @@ class Scaling:
         after = self._context.now()
         if waiting:
             self._plan_at = after + max(_LEAST_SECONDS, _TIMES * (after - now))
-        self._want(now)
+        self._want()
 
-    def _want(self, now: float) -> None:
+    def _want(self) -> None:
         """Ask for the machines of the newest plan. Those below a type's minimum come by themselves."""
-        wanted, whom = dict(self.newest.awaited), {}
+        wanted = dict(self.newest.awaited)
         for start in self.newest.starts:
             if all(party.kind != TYPE for party, _ in start.parties):
                 wanted[start.node_type] = wanted.get(start.node_type, 0) + start.count
-                names = list(dict.fromkeys(party.name for party, _ in start.parties))
-                more = f" and {len(names) - _MOST_NAMED} others" if len(names) > _MOST_NAMED else ""
-                whom[start.node_type] = f"for {', '.join(names[:_MOST_NAMED])}{more}"
-        self.machines.want(wanted, whom)
+        self.machines.want(wanted, {name: self.whom(name) for name in wanted})
+
+    def whom(self, node_type: str) -> str:
+        """Return for whom machines of a type are wanted."""
+        answers = [answer for answer in self.newest.answers if node_type in answer.starts or node_type in answer.awaits]
+        names = list(dict.fromkeys(answer.party.name for answer in answers))
+        more = f" and {len(names) - _MOST_NAMED} others" if len(names) > _MOST_NAMED else ""
+        return f"{', '.join(names[:_MOST_NAMED])}{more}"
 
     def _keep(self, views: Mapping[str, NodeView]) -> None:
         now, cluster = self._context.now(), self._scheduler.cluster

@@ -39,7 +39,7 @@ _NODES = _path(_RESOURCES, (ClusterResourceState, "node_states"))
 _REQUESTED = _path(_STATE, (AutoscalingState, "pending_instance_requests"))
 _PENDING = _path(_STATE, (AutoscalingState, "pending_instances"))
 _FAILED = _path(_STATE, (AutoscalingState, "failed_instance_requests"))
-_ID, _IDLE = _path((NodeState, "node_id"), (NodeState, "idle_duration_ms"))
+_ID, _IDLE, _INSTANCE = _path((NodeState, "node_id"), (NodeState, "idle_duration_ms"), (NodeState, "instance_id"))
 
 
 def constraint(reply: bytes) -> list[Bundle]:
@@ -48,16 +48,18 @@ def constraint(reply: bytes) -> list[Bundle]:
 
 
 def coming(reply: bytes) -> dict[str, int]:
-    """Return how many machines of each type are being started."""
+    """Return how many machines of each type are being started. One that has joined is listed for a moment longer."""
     counts: dict[str, int] = {}
+    joined = _joined(reply)
     for begin, end in parts(reply, _REQUESTED):
         requested: PendingInstanceRequest = PendingInstanceRequest.FromString(reply[begin:end])
         name = str(requested.ray_node_type_name)
         counts[name] = counts.get(name, 0) + int(requested.count)
     for begin, end in parts(reply, _PENDING):
         pending: PendingInstance = PendingInstance.FromString(reply[begin:end])
-        name = str(pending.ray_node_type_name)
-        counts[name] = counts.get(name, 0) + 1
+        if str(pending.instance_id) not in joined:
+            name = str(pending.ray_node_type_name)
+            counts[name] = counts.get(name, 0) + 1
     return counts
 
 
@@ -84,6 +86,16 @@ def busy_nodes(reply: bytes) -> frozenset[str]:
         if not idle:
             found.append(node_id.hex())
     return frozenset(found)
+
+
+def _joined(reply: bytes) -> set[str]:
+    """Return what the provider calls the machines whose nodes have joined."""
+    found = set()
+    for begin, end in parts(reply, _NODES):
+        for number, start, stop in fields(reply, begin, end):
+            if number == _INSTANCE:
+                found.add(reply[start:stop].decode())
+    return found
 
 
 def _bundle(data: bytes) -> Bundle:

@@ -155,6 +155,18 @@ def test_half_of_what_was_asked_for_came(world: ScalingWorld) -> None:
     assert world.scaler.start() == {}, "the other one is on its way"
 
 
+def test_what_is_coming_is_never_counted_beyond_the_maximum(world: ScalingWorld) -> None:
+    """A machine that joined may be listed as coming for a moment longer: to ask for more than there may be gets nothing."""
+    cats(world, 4)
+    world.settle()
+    world.scaler.start()
+    world.scaler.arrive(1)
+    world.scaler.coming.append("web")
+    world.pass_time(10, every=0.5)
+    assert world.scaler.asks[-1] == {"web": 2}
+    assert max(sum(ask.values()) for ask in world.scaler.asks) == 3
+
+
 # Virtual clusters and groups
 
 
@@ -180,17 +192,17 @@ def test_a_minimum_beyond_all_types_is_refused_as_before(world: ScalingWorld) ->
 
 
 def test_a_gang_that_does_not_fit_as_a_whole_starts_nothing(world: ScalingWorld) -> None:
-    assert world.offer(None, *[{"CPU": 1}] * 4, strategy="STRICT_SPREAD").option is None
+    assert world.offer(None, *[{"CPU": 1.0}] * 4, strategy="STRICT_SPREAD").option is None
     assert world.settle() == {}
 
 
 def test_a_gang_makes_all_its_machines_come(world: ScalingWorld) -> None:
     for _ in range(3):
-        assert world.offer(None, *[{"CPU": 2}] * 2, strategy="STRICT_SPREAD").option is None
+        assert world.offer(None, *[{"CPU": 2.0}] * 2, strategy="STRICT_SPREAD").option is None
         world.later(0.5)
     assert world.scaler.asks == [{"web": 2}]
     world.come()
-    assert world.offer(None, *[{"CPU": 2}] * 2, strategy="STRICT_SPREAD").option == 0
+    assert world.offer(None, *[{"CPU": 2.0}] * 2, strategy="STRICT_SPREAD").option == 0
     assert world.settle() == {}
 
 
