@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from remora.controller.clusters.lending import Kind
 from remora.controller.controller import Controller
 from remora.controller.groups.group_shares import IN_USE
+from remora.controller.views.machine_words import with_machines
 from remora.controller.views.reasons import why_waiting, why_work
 from remora.controller.views.status import status
 from remora.controller.views.tree_view import look_at, root_row, tree
@@ -36,6 +37,8 @@ from remora.wire.timing import OFFER_SECONDS, TOLD_SECONDS
 from remora.wire.tokens import class_of_token, class_token
 
 C = TypeVar("C", bound=calls.Call)
+
+_NO_MACHINES = "the nodes that are there could not hold it, even when nothing else ran"
 
 _MOST_ASKS = 8
 """Of so many of the last changes of a node it is known for which question each was made."""
@@ -167,7 +170,7 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     if option is not None and request.cluster is None and not is_there(controller.cluster, group, option):
         # Only with machines that are not there: until they are, GCS would find it infeasible.
         controller.scaling.waits.offer(call.ask, request)
-        return _value(_offer(None, {}, explain_group(controller.cluster, group)))
+        return _value(_offer(None, {}, with_machines(controller, Explanation(_NO_MACHINES), ("group", call.ask))))
     if option is None:
         return _value(_offer(None, {}, explain_group(controller.cluster, group)))
     if request.cluster is None:
@@ -178,7 +181,7 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     record, why = controller.groups.offer(group, option, call.job_id, call.ask)
     if record is None:
         controller.scaling.waits.offer(call.ask, request)
-        return _value(_offer(None, {}, why))
+        return _value(_offer(None, {}, with_machines(controller, why, ("group", call.ask))))
     controller.scaling.waits.place(call.ask)
     share_id = record.cluster_id
 

@@ -8,6 +8,7 @@ from typing import Any
 from remora.controller.clusters.records import Record
 from remora.controller.controller import Controller
 from remora.controller.tokens.book import Units
+from remora.controller.views.machine_words import words_for
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.cluster_tree import READY
 from remora.kernel.state.shares import bump
@@ -20,7 +21,7 @@ from remora.wire.fences import ROOT
 def look_at(controller: Controller, cluster_id: str) -> dict[str, Any]:
     """Return the state of a cluster; while it waits its place in the queue, and why."""
     record = controller.registry.get(cluster_id)
-    where = {"position": controller.registry.position(record), "reason": controller.registry.why(record)}
+    where = {"position": controller.registry.position(record), "reason": _why(controller, record)}
     return {"cluster_id": cluster_id, "state": record.state, **where}
 
 
@@ -69,9 +70,15 @@ def describe(controller: Controller, record: Record) -> dict[str, Any]:
         "used": Resources(used).to_dict(),
         "max": Resources({name: units for name, units in limits.items() if units is not None}).to_dict(),
         "position": controller.registry.position(record),
-        "reason": controller.registry.why(record),
+        "reason": _why(controller, record),
         "nodes": nodes,
     }
+
+
+def _why(controller: Controller, record: Record) -> str:
+    """Return why a cluster waits, and what is done about it."""
+    why = controller.registry.why(record)
+    return "; ".join(each for each in (why, words_for(controller, ("cluster", record.cluster_id)) if why else "") if each)
 
 
 def root_row(cluster: Cluster) -> dict[str, Any]:

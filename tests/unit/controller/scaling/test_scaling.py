@@ -256,6 +256,65 @@ def test_nodes_that_are_smaller_than_their_type_says_are_not_started_for_what_th
     assert world.settle() == {}
 
 
+# Words
+
+
+def waiting(world: ScalingWorld) -> list[str]:
+    return [row["reason"] for row in world.status()["waiting"]]
+
+
+def test_what_waits_says_what_was_asked_for_and_when(world: ScalingWorld) -> None:
+    world.wait_for(1, {"CPU": 1.0, "GPU": 1.0}, **TOLERATES)
+    world.settle()
+    world.pass_time(11)
+    (reason,) = waiting(world)
+    assert "1 node of type gpu was asked for 12 s ago" in reason
+
+
+def test_what_waits_says_why_no_machine_is_started(world: ScalingWorld) -> None:
+    world.wait_for(1, {"CPU": 1.0, "GPU": 1.0})
+    world.settle()
+    (reason,) = waiting(world)
+    assert "no type can hold it: gpu has the untolerated taint gpu_node=true" in reason
+
+
+def test_a_limit_is_named(world: ScalingWorld) -> None:
+    world.wait_for(8)
+    world.settle()
+    (row,) = world.status()["waiting"]
+    assert "for 2 of 8 no node is started: type web is at its maximum of 3" in row["reason"]
+    assert "raise the maximum of type web above 3" in row["suggestions"]
+
+
+def test_an_actor_that_waits_says_so_too(world: ScalingWorld) -> None:
+    cats(world, 1)
+    world.settle()
+    (work,) = [each for each in world.port.find(None) if each.kind == "actor"]
+    assert "1 node of type web was asked for" in world.why(work)
+
+
+def test_a_queued_virtual_cluster_says_so_too(world: ScalingWorld) -> None:
+    cluster = world.create(flexible_resource_min={"CPU": 4})
+    world.settle()
+    assert "2 nodes of type web were asked for" in world.look(cluster)["reason"]
+
+
+def test_the_status_shows_types_with_how_many_there_are_and_for_whom(world: ScalingWorld) -> None:
+    world.wait_for(4, name="work")
+    world.settle()
+    found = world.status()["machines"]
+    rows = {row["name"]: row for row in found["types"]}
+    assert (rows["web"]["have"], rows["web"]["asked"], rows["web"]["max_workers"]) == (0, 2, 3)
+    assert rows["web"]["for"] == "work of 1 CPU (everything)"
+    assert rows["gpu"]["asked"] == 0
+    assert found["max_workers"] == 6
+    assert any("2 nodes of type web asked for, for work of 1 CPU" in text for text in world.events("web"))
+
+
+def test_a_cluster_without_autoscaler_has_no_machines_in_its_status() -> None:
+    assert "machines" not in LeasedWorld("n1").status()
+
+
 # Life and death
 
 
