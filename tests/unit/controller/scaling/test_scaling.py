@@ -13,8 +13,10 @@ from remora.controller.effects import AskForMachines
 from remora.controller.scaling import machines
 from remora.errors import InvalidVirtualClusterError
 from remora.model.node_types import parse_node_types
+from remora.port.contract import NodeView, Observation
 from remora.port.memory_scaler import MemoryScaler
 from remora.port.scaler import Failure, Request
+from remora.wire import calls
 from remora.wire.tokens import KEEP, TAKEN, class_token
 
 TYPES: dict[str, Any] = {
@@ -27,11 +29,23 @@ TYPES: dict[str, Any] = {
 TOLERATES = {"tolerations": {"gpu_node": "exists()"}}
 
 
+class LatePort(FaultyPort):
+    """Of nodes that are gone reports still tell for a moment: ``hidden_views``."""
+
+    hidden_views: tuple[NodeView, ...] = ()
+
+    def observe(self) -> Observation:
+        found = super().observe()
+        return Observation((*found.nodes, *self.hidden_views), found.demands) if self.hidden_views else found
+
+
 class ScalingWorld(LeasedWorld):
     """A head without CPUs, and nothing else until machines come."""
 
+    port: LatePort
+
     def __init__(self, types: dict[str, Any] | None = None, *, has_types: bool = True) -> None:
-        port = FaultyPort()
+        port = LatePort()
         self.scaler = MemoryScaler(port, parse_node_types(types or TYPES) if has_types else None)
         port.scaler = self.scaler
         super().__init__("head", cpus=0, port=port)
@@ -184,6 +198,25 @@ def test_a_minimum_that_no_node_could_hold_is_queued_for_machines(world: Scaling
     world.pass_time(5, every=0.5)
     assert world.keeps() == []
     assert sorted(world.scaler.end_idle()) == ["web-1", "web-2"]
+
+
+def test_a_minimum_on_a_machine_that_is_just_being_ended_is_not_ready(world: ScalingWorld) -> None:
+    """No report says so yet; the machine itself is asked."""
+    world.wait_for(2)
+    world.settle()
+    (node,) = world.come()
+    world.port.stop_waiting()
+    world.pass_time(machines.JOINED_SECONDS + 1)
+    view = world.view(node)
+    world.port.leave(node)
+    world.port.hidden_views = (view,)
+    cluster = world.create(flexible_resource_min={"CPU": 2})
+    assert world.look(cluster)["state"] == "QUEUED"
+    world.port.hidden_views = ()
+    assert world.settle() == {"web": 1}
+    world.come()
+    world.later(0.5)
+    assert world.look(cluster)["state"] == "READY"
 
 
 def test_a_minimum_beyond_all_types_is_refused_as_before(world: ScalingWorld) -> None:
@@ -358,8 +391,6 @@ def test_a_constraint_that_was_lost_is_asked_for_again(world: ScalingWorld) -> N
 
 
 def test_a_controller_that_is_shut_down_asks_for_nothing(world: ScalingWorld) -> None:
-    from remora.wire import calls
-
     world.wait_for(1)
     world.settle()
     world.ask(calls.Withdraw())
