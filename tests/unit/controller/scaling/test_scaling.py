@@ -9,8 +9,9 @@ import pytest
 from tests.unit.controller.leased import FaultyPort, LeasedWorld, spec, wanted
 
 from remora import actor_affinity, label_not_in
-from remora.controller.effects import AskForMachines
+from remora.controller.effects import AskForMachines, Nudge, Resize
 from remora.controller.scaling import machines
+from remora.controller.scaling.keeper import NUDGED_SECONDS
 from remora.errors import InvalidVirtualClusterError
 from remora.model.node_types import parse_node_types
 from remora.port.contract import NodeView, Observation
@@ -426,3 +427,38 @@ def test_a_node_that_is_about_to_be_ended_gets_nothing_new(world: ScalingWorld) 
     cluster = world.create(flexible_resource_min={"CPU": 2})
     assert world.state(cluster) == "QUEUED"
     assert world.settle() == {"web": 1}
+
+
+# What looks busy, and is not
+
+
+def test_a_machine_that_only_a_held_share_keeps_busy_is_made_idle(world: ScalingWorld) -> None:
+    cluster = world.create(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 4})
+    world.settle()
+    world.come()
+    world.pass_time(4)
+    world.scaler.coming = ["web"]
+    (second,) = world.scaler.arrive()
+    world.later(0.5)
+    world.want(cluster, 4)
+    world.pass_time(60)
+    assert [node for node, amounts in world.holds() if KEEP not in amounts] == [second]
+    nudges = [effect for effect in world.host.performed if isinstance(effect, Nudge)]
+    assert {effect.node_id for effect in nudges} == {second}
+    assert len(nudges) <= 60 / NUDGED_SECONDS + 1
+    assert all(KEEP not in effect.amounts for effect in nudges)
+
+
+def test_what_keeps_a_machine_is_never_resized_while_it_is_held(world: ScalingWorld) -> None:
+    world.create(flexible_resource_min={"CPU": 2})
+    world.settle()
+    world.come()
+    world.pass_time(3, every=0.5)
+    assert world.keeps() == ["web-1"]
+    known = len(world.host.performed)
+    world.wait_for(1)
+    world.label("web-1", zone="a")
+    world.pass_time(200, every=5)
+    writes = [each for each in world.host.performed[known:] if isinstance(each, (Resize, Nudge)) and KEEP in each.amounts]
+    assert writes == []
+    assert world.keeps() == ["web-1"]
