@@ -145,6 +145,12 @@ def test_what_is_written_can_be_read_again() -> None:
     assert [each for each in read if not asking.is_ours(each)] == [Bundle({"CPU": 4.0}, {}, 3)]
 
 
+def test_beside_it_is_one_bundle_that_the_head_meets() -> None:
+    """Releases of Ray before 2.60 take no node for counted where there are implicit resources only."""
+    *_, companion = asking.spell(types_of(LABELLED), {"web": 1}, {"head": ""}, "head")
+    assert companion == Bundle({"memory": 1.0}, {"ray.io/node-id": "head", "remora.io/asked": "!none"}, 1)
+
+
 def test_with_nothing_wanted_nothing_is_written() -> None:
     assert asking.spell(types_of(LABELLED), {}, {"a": "web"}, "head") == []
 

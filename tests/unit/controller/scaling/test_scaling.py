@@ -9,14 +9,16 @@ import pytest
 from tests.unit.controller.leased import FaultyPort, LeasedWorld, spec, wanted
 
 from remora import actor_affinity, label_not_in
-from remora.controller.effects import AskForMachines, Nudge, Resize
+from remora.controller.context import Context
+from remora.controller.effects import AskForMachines, Done, LookAtMachines, Nudge, ReadNodeTypes, Resize
+from remora.controller.journal import Journal
 from remora.controller.scaling import machines
 from remora.controller.scaling.keeper import NUDGED_SECONDS
 from remora.errors import InvalidVirtualClusterError
 from remora.model.node_types import parse_node_types
 from remora.port.contract import NodeView, Observation
 from remora.port.memory_scaler import MemoryScaler
-from remora.port.scaler import Failure, Request
+from remora.port.scaler import Failure, Request, Survey
 from remora.wire import calls
 from remora.wire.tokens import KEEP, TAKEN, class_token
 
@@ -154,7 +156,8 @@ def test_what_is_still_reported_as_waiting_when_a_machine_has_taken_it_starts_no
     (node,) = world.come()
     world.port.take(node, {"CPU": 2.0})
     world.pass_time(machines.JOINED_SECONDS - 1.5, every=0.5)
-    assert max(sum(ask.values()) for ask in world.scaler.asks) == 1
+    assert not world.scaler.asked
+    assert world.scaler.asks == [{"web": 1}, {}]
     world.pass_time(machines.JOINED_SECONDS)
     assert sum(each.count for each in world.scaler.asked.values()) == 1, "what waits for longer is no echo"
 
@@ -180,6 +183,21 @@ def test_what_is_coming_is_never_counted_beyond_the_maximum(world: ScalingWorld)
     world.pass_time(10, every=0.5)
     assert world.scaler.asks[-1] == {"web": 2}
     assert max(sum(ask.values()) for ask in world.scaler.asks) == 3
+
+
+def test_a_machine_that_joined_since_the_last_look_is_not_coming() -> None:
+    types = parse_node_types({"node_types": {"web": {"resources": {"CPU": 2}}}, "max_workers": 3})
+    owner = machines.Machines(Context(lambda: 1000.0, Journal()))
+    owner.is_on = True
+    owner.learned(Done(ReadNodeTypes(), types))
+    owner.refresh()
+    owner.looked(Done(LookAtMachines(), Survey(coming={"web": 2, "unknown": 3})))
+    assert owner.coming == {"web": 2}
+    views = {"n1": NodeView("n1", "", {}, {"CPU": 2.0}, {"CPU": 2.0}, node_type="web")}
+    owner.see(views, frozenset())
+    assert owner.coming == {"web": 1}
+    owner.looked(Done(LookAtMachines(), Survey(coming={"web": 5})))
+    assert owner.coming == {"web": 2}, "three is the most of all together"
 
 
 # Virtual clusters and groups
