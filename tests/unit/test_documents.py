@@ -84,11 +84,12 @@ def test_every_file_is_one_that_can_be_read(page: str, text: str):
         run_scenario(parse_scenario(text))
     elif "nodes" in body:
         assert parse_nodes(text, page)
-    elif "node_types" in body:
+    elif "node_types" in body or "available_node_types" in body:
         assert parse_node_types(body).types
         assert not parse_node_types(body).problems
     else:
-        for group in (body["headGroupSpec"], *body["workerGroupSpecs"]):
+        spec = body.get("spec", body)
+        for group in (*filter(None, [spec.get("headGroupSpec")]), *spec["workerGroupSpecs"]):
             found = group.get("labels") or labels_of([group["rayStartParams"]["labels"]])
             plain, taints = split_taints(dict(parse_labels(found)))
             assert taints or rare_resources(plain)

@@ -34,7 +34,7 @@ from tests import rays
 
 import remora
 from remora.live import names
-from remora.live.adapter import messages, node_messages
+from remora.live.adapter import machine_messages, messages, node_messages
 
 SAME = {
     "ray._private.worker.global_worker.core_worker": "ray._raylet.CoreWorker",
@@ -62,7 +62,7 @@ def found() -> rays.Found:
 
 
 def listed() -> set[str]:
-    every = (*names.TOUCHED, *names.STATE_API, *names.JOBS, *names.OPTIONAL)
+    every = (*names.TOUCHED, *names.STATE_API, *names.JOBS, *names.SCALING, *names.OPTIONAL)
     return {f"{name.module}.{name.path}".rstrip(".") for name in every}
 
 
@@ -82,7 +82,8 @@ def unlisted(found: rays.Found) -> list[str]:
     """What is read and not listed, each with where."""
     known, private = listed(), {path: at for path, at in found.paths.items() if not rays.is_public(path)}
     private = {path: at for path, at in private.items() if not path.startswith("ray.core.generated.")}  # see the fields
-    parts = {part for path in known for part in path.split(".")} | {each for name in names.TOUCHED for each in name.parameters}
+    given = (*names.TOUCHED, *names.SCALING)
+    parts = {part for path in known for part in path.split(".")} | {each for name in given for each in name.parameters}
     fields = {field for message in names.MESSAGES for field in message.fields}
     missing = {path: at for path, at in private.items() if not is_listed(path, known)}
     missing |= {name: at for name, at in found.attributes.items() if name not in parts | fields | plain() | OWN | rays.OF_ALL}
@@ -118,7 +119,7 @@ def test_everything_that_is_read_of_ray_is_listed(found):
 def test_every_field_and_value_of_a_message_that_is_read_is_listed_and_no_other():
     read: rays.Reads = {}
     lost: rays.Reads = {}
-    for module in (messages, node_messages):
+    for module in (messages, node_messages, machine_messages):
         fields = rays.Fields(module)
         read |= fields.found
         lost |= fields.lost
@@ -145,7 +146,7 @@ def test_messages_are_looked_into_in_these_modules_only(found):
 
 def test_everything_that_is_listed_is_read(found):
     words = found.words | rays.read({"run_env.py": ast.parse((rays.PACKAGE / "wire/run_env.py").read_text())}).words
-    every = (*names.TOUCHED, *names.STATE_API, *names.JOBS, *names.OPTIONAL)
+    every = (*names.TOUCHED, *names.STATE_API, *names.JOBS, *names.SCALING, *names.OPTIONAL)
     assert [name.path for name in every if name.path and name.path.rpartition(".")[2] not in words] == []
     assert parameters(_SUBMITTING) - found.parameters.keys() == set()
     assert set(names.METHODS) - found.methods.keys() == set()
@@ -153,7 +154,8 @@ def test_everything_that_is_listed_is_read(found):
 
 
 def test_nothing_is_listed_twice():
-    every = [(name.module, name.path) for name in (*names.TOUCHED, *names.STATE_API, *names.JOBS, *names.OPTIONAL)]
+    every = [(name.module, name.path) for name in (*names.TOUCHED, *names.STATE_API, *names.JOBS)]
+    every += [(name.module, name.path) for name in (*names.SCALING, *names.OPTIONAL)]
     every += [(message.module, message.path) for message in names.MESSAGES]
     assert len(every) == len(set(every))
 
@@ -226,7 +228,7 @@ def test_a_field_is_known_with_the_message_that_it_is_of(tmp_path, monkeypatch):
 
 def test_this_ray_has_everything():
     names.probe()
-    for some in (names.STATE_API, names.JOBS):
+    for some in (names.STATE_API, names.JOBS, names.SCALING):
         with contextlib.suppress(ImportError):
             names.probe(some)
 

@@ -9,6 +9,7 @@ from tests.world.gcs import DEAD
 from tests.world.raylet import Shape, to_floats, to_units
 
 from remora.port.contract import Demand, NodeGoneError, Observation, Work
+from remora.port.scaler import Scaler
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -20,6 +21,8 @@ class UnreachableError(Exception):
 
 class WorldPort:
     """``Port`` over the tables of GCS and the raylets themselves."""
+
+    scaler: Scaler | None = None
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -115,6 +115,8 @@ def status(as_json: _Json = False, address: Address = None) -> None:
     console.print(nodes)
     if any(node["virtual_clusters"] for node in found["nodes"]):
         console.print(_shares(found["nodes"]))
+    if "machines" in found:
+        show_machines(console, found["machines"])
     if found["waiting"]:
         waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
         for row in found["waiting"]:
@@ -123,6 +125,22 @@ def status(as_json: _Json = False, address: Address = None) -> None:
             what = f"{row['kind']}\n{asks}\n{row['wants']}".strip()
             waiting.add_row(str(row["count"]), what, row["reason"] + help_)
         console.print(waiting)
+
+
+def show_machines(console: Console, machines: dict[str, Any]) -> None:
+    """The types of machines that can be started, and the machines that are kept."""
+    columns = ("Type", "Have", "Asked", "Most", "For")
+    table = Table(*columns, box=box.SIMPLE_HEAD, title="Machines", title_justify="left")
+    for row in machines["types"]:
+        asked = f"{row['asked']} ({row['asked_seconds']:.0f} s ago)" if row["asked"] else "0"
+        most = "no limit" if row["max_workers"] is None else str(row["max_workers"])
+        whom = f"cannot be had now: {row['resting']}" if row["resting"] else row["for"] if row["asked"] else ""
+        table.add_row(row["name"], str(row["have"]), asked, most, whom)
+    console.print(table)
+    for each in machines["kept"]:
+        console.print(f"{each['node_id'][-12:]} is kept: {each['why']}")
+    for problem in machines["problems"]:
+        console.print(f"node types: {problem}")
 
 
 def _shares(nodes: list[dict[str, Any]]) -> Table:

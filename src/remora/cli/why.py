@@ -14,7 +14,7 @@ from rich.text import Text
 from remora.cli.nodes import Address, amounts, connected
 from remora.errors import InvalidInputError, UnknownNameError
 
-_KINDS = ("controller", "node", "taint", "label", "class", "lease", "cluster", "fence")
+_KINDS = ("controller", "node", "taint", "label", "class", "lease", "cluster", "fence", "machines")
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 

@@ -15,13 +15,14 @@ from remora.controller.clusters.lending import Kind
 from remora.controller.clusters.records import CLOSED
 from remora.controller.controller import Controller
 from remora.controller.groups.group_shares import IN_USE
+from remora.controller.views.machine_words import with_machines
 from remora.controller.views.reasons import why_waiting, why_work
 from remora.controller.views.status import status
 from remora.controller.views.tree_view import look_at, root_row, tree
 from remora.errors import ControllerAwayError, RemoraError, UnknownNameError
 from remora.kernel.explaining.explain import Explanation
 from remora.kernel.explaining.explain_groups import explain_group
-from remora.kernel.placing.group_fit import first_possible
+from remora.kernel.placing.group_fit import first_possible, is_there
 from remora.kernel.state.workloads import Group
 from remora.model.resources import Resources
 from remora.model.strategies import ACTOR
@@ -37,6 +38,8 @@ from remora.wire.timing import OFFER_SECONDS, TOLD_SECONDS
 from remora.wire.tokens import class_of_token, class_token
 
 C = TypeVar("C", bound=calls.Call)
+
+_NO_MACHINES = "the nodes that are there could not hold it, even when nothing else ran"
 
 _MOST_ASKS = 8
 """Of so many of the last changes of a node it is known for which question each was made."""
@@ -165,15 +168,22 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     request = decode_group(call.group)
     group = Group("", request)
     option = first_possible(controller.cluster, group)
+    if option is not None and request.cluster is None and not is_there(controller.cluster, group, option):
+        # Only with machines that are not there: until they are, GCS would find it infeasible.
+        controller.scaling.waits.offer(call.ask, request)
+        return _value(_offer(None, {}, with_machines(controller, Explanation(_NO_MACHINES), ("group", call.ask))))
     if option is None:
         return _value(_offer(None, {}, explain_group(controller.cluster, group)))
     if request.cluster is None:
+        controller.scaling.waits.place(call.ask)
         kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
         nodes = {class_token(spec.class_id): _need(controller, spec) for spec in map(class_of, kinds)}
         return Pending(lambda: Reply(_offer(option, nodes, Explanation(""))) if _stand(controller, nodes) else None)
     record, why = controller.groups.offer(group, option, call.job_id, call.ask)
     if record is None:
-        return _value(_offer(None, {}, why))
+        controller.scaling.waits.offer(call.ask, request)
+        return _value(_offer(None, {}, with_machines(controller, why, ("group", call.ask))))
+    controller.scaling.waits.place(call.ask)
     share_id = record.cluster_id
 
     def poll() -> Reply | None:
@@ -204,6 +214,7 @@ def _confirm_group(controller: Controller, call: calls.ConfirmGroup) -> Pending:
 @_answers(calls.ReleaseGroup)
 def _release_group(controller: Controller, call: calls.ReleaseGroup) -> Pending:
     known = controller.groups.release(call.share_or_group, call.ask)
+    controller.scaling.waits.place(call.share_or_group)
     controller.shares.look = True
     return _value(known)
 
@@ -416,7 +427,8 @@ def _withdraw(controller: Controller, _: calls.Withdraw) -> Pending:
 
     def poll() -> Reply | None:
         left = controller.withdrawal.left()
-        return Reply(left) if left is not None else None
+        still_asking = not controller.scaling.machines.is_over and controller.withdrawal.is_patient
+        return Reply(left) if left is not None and not still_asking else None
 
     return Pending(poll)
 

@@ -20,7 +20,23 @@ from remora.controller.clusters.share_writer import ShareWriter
 from remora.controller.clusters.use import Use
 from remora.controller.clusters.wanted_shares import WantedShares
 from remora.controller.context import Context
-from remora.controller.effects import Done, Effect, Find, FindAll, FindEnded, Hold, LetGo, Put, RemoveGroup, Resize, Restart
+from remora.controller.effects import (
+    AskForMachines,
+    Done,
+    Effect,
+    Find,
+    FindAll,
+    FindEnded,
+    Hold,
+    LetGo,
+    LookAtMachines,
+    Nudge,
+    Put,
+    ReadNodeTypes,
+    RemoveGroup,
+    Resize,
+    Restart,
+)
 from remora.controller.groups.group_shares import GroupShares
 from remora.controller.groups.placeholders import Placeholders
 from remora.controller.journal import Journal
@@ -28,6 +44,10 @@ from remora.controller.lanes import Lanes
 from remora.controller.leases.leases import Leases
 from remora.controller.picture import Picture
 from remora.controller.questions import Questions
+from remora.controller.scaling.keeper import Keeper
+from remora.controller.scaling.machines import Machines
+from remora.controller.scaling.scale import Scaling
+from remora.controller.scaling.waits import Waits
 from remora.controller.scheduling import ContainedScheduler
 from remora.controller.set_aside import Care
 from remora.controller.store import Store
@@ -108,6 +128,13 @@ class Controller:
         self.placeholders = Placeholders(
             self.context, self.cluster, self.registry, self.book, self.holds, self.groups.in_place, self.touch
         )
+        self.scaling = Scaling(
+            self.context,
+            self.scheduler,
+            Machines(self.context),
+            Waits(self.context, self.scheduler, self.roster, self.registry),
+            Keeper(self.context, self.class_tokens, self.holds, self.book),
+        )
         self.withdrawal = Withdrawal(self.context, self.lanes, self.store, self.holds, self.book)
         self.scheduler.on_change = self._changed
         self.writes = TokenWrites(
@@ -129,6 +156,7 @@ class Controller:
             ("placeholders", lambda: self.placeholders.look(self.picture.views)),
             ("growing clusters", lambda: self.growing.tend(self.picture.demands, self.roster.classes)),
             ("finding borrowers", self._find_borrowers),
+            ("scaling", self._scale),
             ("looking again", self.writes.look_again),
             ("saving the journal", self._save_journal),
         )
@@ -186,7 +214,8 @@ class Controller:
         2. what waits is placed
         3. classes wake and sleep
         4. virtual clusters grow, shrink and end; their groups are looked after
-        5. what could not be written is looked at again
+        5. machines are planned for what waits
+        6. what could not be written is looked at again
         """
         if self.is_withdrawn:
             return
@@ -207,7 +236,7 @@ class Controller:
         1. what is remembered
         2. tokens on nodes: shares first, because others wait for them, then classes and leases
         3. holds made and let go
-        4. questions to the cluster
+        4. questions to the cluster, and to whoever starts its machines
         """
         effects: list[Effect] = []
         with self._step("planning tokens"):
@@ -218,6 +247,8 @@ class Controller:
         if not self.is_withdrawn:
             with self._step("planning questions"):
                 self._keep(effects, self.questions.plan())
+        with self._step("planning machines"):
+            self._keep(effects, self.scaling.plan())
         for effect in effects:
             self.lanes.start(effect)
             if isinstance(effect, Find) and self.leases.actors.is_looked_up(effect.id_or_name):
@@ -239,6 +270,7 @@ class Controller:
             and not self.lanes.any_closed
             and self.writes.settled
             and self.assumed.settled
+            and self.scaling.settled
         )
 
     @property
@@ -248,6 +280,7 @@ class Controller:
     def withdraw(self) -> None:
         """Take every token from every node and forget everything: the cluster is stock again. ``withdrawal`` tells how far it
         is."""
+        self.scaling.machines.end()
         self.withdrawal.begin(self.picture.views.values())
 
     def touch(self, node_id: str) -> None:
@@ -277,6 +310,10 @@ class Controller:
     def _find_borrowers(self) -> None:
         if self.admission.find_borrowers(self.growing.reclaimed, self.shares.lacking_nodes()):
             self.shares.look = True
+
+    def _scale(self) -> None:
+        if self.scaling.is_on:
+            self.scaling.tend(self.picture.views, self.picture.demands, self.picture.changes, self.picture.rare)
 
     def _count(self) -> None:
         """Count what is free. Where shares lie has to be known for that: the kernel may have moved some since."""
@@ -313,6 +350,7 @@ class Controller:
         self.picture.forget(node_id)
         self.class_tokens.forget(node_id, number)
         self.placeholders.node_left(node_id)
+        self.scaling.keeper.forget(node_id)
         self.holds.forget(node_id)
         self.shares.forget(node_id)
         self.book.forget(node_id)
@@ -388,3 +426,7 @@ class Controller:
             case RemoveGroup(group_id):
                 if not done.error:
                     self.groups.removed(group_id)
+            case ReadNodeTypes() | LookAtMachines() | AskForMachines():
+                self.scaling.done(done)
+            case Nudge(node_id):
+                self.book.doubt(node_id)

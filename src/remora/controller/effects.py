@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from remora.port.contract import NodeGoneError, Port
+from remora.port.scaler import Scaler
+from remora.wire.tokens import TAKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,65 @@ class RemoveGroup:
         return f"group {self.group_id}"
 
 
-Effect = Union[Resize, Hold, LetGo, Put, Find, FindAll, FindEnded, Restart, RemoveGroup]  # noqa: UP007 - used at run time
+@dataclass(frozen=True, slots=True)
+class ReadNodeTypes:
+    """Read which machines can be started. Answered with ``NodeTypes``."""
+
+    @property
+    def lane(self) -> str:
+        return "node types"
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtMachines:
+    """See what was asked for in our name, what is coming, and what failed. Answered with a ``Survey``."""
+
+    @property
+    def lane(self) -> str:
+        return "machines"
+
+
+@dataclass(frozen=True, slots=True)
+class AskForMachines:
+    """Ask for so many machines of each type beside the nodes that are there, in place of all that was asked before."""
+
+    wanted: Mapping[str, int]
+    nodes: Mapping[str, str]
+    head: str
+
+    @property
+    def lane(self) -> str:
+        return "machines"
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Make a node idle that only our holds keep busy: a token that is resized counts as idle, whatever holds it. Answered with
+    all totals of the node, which are these again."""
+
+    node_id: str
+    amounts: Mapping[str, float]
+
+    @property
+    def lane(self) -> str:
+        return self.node_id
+
+
+Effect = Union[  # noqa: UP007 - used at run time
+    Resize,
+    Hold,
+    LetGo,
+    Put,
+    Find,
+    FindAll,
+    FindEnded,
+    Restart,
+    RemoveGroup,
+    ReadNodeTypes,
+    LookAtMachines,
+    AskForMachines,
+    Nudge,
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +220,18 @@ def _perform(port: Port, effect: Effect) -> Any:
             return port.ended(worker_ids)
         case Restart(actor_id):
             return port.restart(actor_id)
+        case ReadNodeTypes():
+            return _scaler(port).node_types()
+        case LookAtMachines():
+            return _scaler(port).survey()
+        case AskForMachines(wanted, nodes, head):
+            return _scaler(port).ask(wanted, nodes, head)
+        case Nudge(node_id, amounts):
+            port.resize(node_id, {token: amount + TAKEN for token, amount in amounts.items()})
+            return port.resize(node_id, amounts)
+
+
+def _scaler(port: Port) -> Scaler:
+    scaler = port.scaler
+    assert scaler is not None, "nobody starts machines here"
+    return scaler

@@ -22,6 +22,9 @@ from remora.port.contract import Demand, NodeView, Observation
 from remora.wire.keys import OVERRIDES, Overrides
 from remora.wire.tokens import is_real
 
+DRAINING = "remora.io/draining"
+"""The taint of a node that is about to be ended."""
+
 
 class Picture:
     def __init__(self, context: Context, scheduler: Scheduler, store: Store, use: Use, assumed: Assumed, book: Book) -> None:
@@ -41,6 +44,10 @@ class Picture:
         self.demands: tuple[Demand, ...] = ()
         self.rare: frozenset[str] = frozenset()
         self.reported_at = 0.0
+        self.changes = 0
+        """Goes up with every report that says something new of a node."""
+        self.minds_draining = False
+        """Whether a node that is about to be ended is tainted: nothing new is decided there."""
 
     @property
     def views(self) -> Mapping[str, NodeView]:
@@ -94,6 +101,7 @@ class Picture:
         changed = [view for view in observation.nodes if known.get(view.node_id) is not view]
         if not changed:
             return []
+        self.changes += 1
         rare = next((rare_resources(view.labels) for view in observation.nodes if view.is_head), self.rare)
         if rare != self.rare:
             self.rare = rare
@@ -144,14 +152,14 @@ class Picture:
         before = self._views.get(view.node_id)
         if before is None:
             labels, taints = self._marks(view)
-            self._cluster.add_node(view.node_id, real(view.total), _pairs(labels), _pairs(taints))
+            self._cluster.add_node(view.node_id, real(view.total), _pairs(labels), _pairs(taints), view.node_type)
             if is_news:
                 tainted = f", tainted {show_labels(taints)}" if taints else ""
                 self._context.note("node", view.node_id, f"the node {view.address} joined{tainted}")
         dirty = self._book.see(view, sure=sure or before is not None)
         self._assumed.see(view)
         self._views[view.node_id] = view
-        if before is not None and before.labels != view.labels:
+        if before is not None and (before.labels != view.labels or before.draining != view.draining):
             self._relabelled.add(view.node_id)
         self._stale.add(view.node_id)
         return dirty
@@ -181,6 +189,8 @@ class Picture:
         if overrides is not None:
             labels = _overridden(labels, overrides.labels)
             taints = _overridden(taints, overrides.taints)
+        if view.draining and self.minds_draining:
+            taints[DRAINING] = "true"
         return labels, taints
 
     def _count(self, view: NodeView) -> None:

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from remora.controller.clusters.records import restore
 from remora.controller.controller import Controller
-from remora.controller.effects import FindAll
+from remora.controller.effects import FindAll, ReadNodeTypes, perform
 from remora.errors import UnreadableEntryError
 from remora.port.contract import ACTOR, GROUP, RUNNING, Observation, Port, Work
 from remora.wire.asks import LEASE_LABEL
 from remora.wire.classes import ClassSpec
 from remora.wire.keys import CLASSES, CLUSTERS, FENCES, GENERATION, HOLDS, JOURNAL, OBJECTS, OVERRIDES, TASK_LEASES, Kind
 from remora.wire.owners import share_in
-from remora.wire.tokens import slot_of_token
+from remora.wire.tokens import KEEP, slot_of_token
 
 B = TypeVar("B")
 
@@ -25,7 +25,8 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
 
     1. our own number among the controllers of this cluster, before anything is given in its name: above every one whose slots
        are in use
-    2. nodes, as they report, with the labels and taints that were set at run time
+    2. nodes, as they report, with the labels and taints that were set at run time; and where there is an autoscaler, the types
+       that may be started: what only they could hold is not refused. What was asked for in our name is read before anything is
     3. classes
     4. holds, and fences
     5. virtual clusters, and what placement groups have of them: parents before children
@@ -46,6 +47,8 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
     for (node_id,), overrides in _entries(controller, OVERRIDES)[0]:
         controller.picture.restore_overrides(node_id, overrides)
     _see_nodes(controller, observation)
+
+    _find_scaler(controller, port)
 
     for (class_id,), body in _entries(controller, CLASSES)[0]:
         with controller.context.aside.care_of("class", class_id):
@@ -87,6 +90,19 @@ def _see_nodes(controller: Controller, observation: Observation) -> None:
     controller.picture.settle()
 
 
+def _find_scaler(controller: Controller, port: Port) -> None:
+    machines = controller.scaling.machines
+    with controller.context.aside.care_of("autoscaler", "of this cluster"):
+        machines.is_on = port.scaler is not None
+    if not machines.is_on:
+        return
+    controller.picture.minds_draining = True
+    machines.learned(perform(port, ReadNodeTypes()))
+    machines.see(controller.picture.views, controller.picture.rare)
+    if machines.refresh():
+        controller.scheduler.offer_types(machines.table)
+
+
 def _restore_holds(controller: Controller, port: Port) -> None:
     readable, others = _entries(controller, HOLDS, parts=2)
     for (node_id, name), amounts in readable:
@@ -98,6 +114,8 @@ def _restore_holds(controller: Controller, port: Port) -> None:
                 controller.holds.discard(node_id, name)  # a controller before us died over it
     for node_id, name in others:
         controller.holds.discard(node_id, name)  # it is made anew, where it is needed
+    for node_id in controller.holds.holding(KEEP) if not controller.scaling.is_on else ():
+        controller.holds.let_go(node_id, KEEP)  # nobody ends machines any more
 
 
 def _restore_fences(controller: Controller) -> None:

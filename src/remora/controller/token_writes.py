@@ -102,4 +102,6 @@ class TokenWrites:
 
     def _may_write(self, node_id: str) -> bool:
         may_be = node_id in self._picture.views and self._book.is_known(node_id) and self._lanes.is_free(node_id)
+        if may_be and self._picture.minds_draining and self._picture.views[node_id].draining:
+            return False  # it starts nothing new, and refuses holds
         return may_be and self._context.aside.is_due("node", node_id, _WRITING)

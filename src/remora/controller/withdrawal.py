@@ -63,9 +63,14 @@ class Withdrawal:
         if done.gone or (not done.error and empties):
             self._names.pop(write.node_id, None)
 
+    @property
+    def is_patient(self) -> bool:
+        """Return whether what does not go at once is still waited for."""
+        return self._context.now() < self._until
+
     def left(self) -> list[str] | None:
         """Return the nodes that still have tokens, because something holds them; None while tokens are being taken away."""
         is_done = not self._names and self._store.settled and self._holds.settled
-        if not is_done and self._context.now() < self._until:
+        if not is_done and self.is_patient:
             return None
         return [node_id for node_id in self._nodes if self._book.tokens(node_id)]

@@ -59,6 +59,7 @@ _ACTOR = (*_SCHEDULED, "placement_resources", "labels", "ray_namespace")
 _GROUP = ("bundles", "strategy", "name", "is_detached", "soft_target_node_id", "bundle_label_selector", "topology_strategy")
 _JOB_INFO = ("job_or_submission_id", "skip_submission_job_info_field", "skip_is_running_tasks_field")
 _FEED = ("address",)
+_TYPE = ("idle_timeout_s", "labels", "max_worker_nodes", "min_worker_nodes", "resources")
 
 _ATTACHING = (
     Name(_OPTIONS, "task_options", "the table of options that .options() and @ray.remote accept"),
@@ -86,6 +87,7 @@ _ATTACHING = (
     Name(_GROUPS, "remove_placement_group", "takes back a group that was not created yet", ("placement_group",)),
     Name(_GROUPS, "PlacementGroup.bundle_cache", "the bundles of a group that was created later"),
     Name(_WORKER, "filter_autoscaler_events", "lines about unfulfillable requests"),
+    Name(_WORKER, "print_to_stdstream", "what GCS says of tasks that are infeasible", ("data", "ignore_prefix")),
     Name(_WORKER, "_post_init_hooks", "what ``ray.init`` calls when it is connected"),
     Name(_WORKER, "Worker.get_objects", "where ray.get waits", ("object_refs", "timeout")),
     Name(_WORKER, "wait", "where ray.wait waits", ("ray_waitables", "num_returns", "timeout", "fetch_local")),
@@ -144,6 +146,7 @@ _CLUSTER = (
     Name(_WORKER, "global_worker.gcs_client.internal_kv_del", "forgets it"),
     Name(_WORKER, "global_worker.gcs_client.internal_kv_keys", "lists it"),
     Name(_WORKER, "global_worker.gcs_client.resize_raylet_resource_instances", "puts tokens on nodes"),
+    Name(_WORKER, "global_worker.gcs_client.request_cluster_resource_constraint", "asks for machines", ("timeout_s",)),
     Name(_STATE, "GlobalState.node_table", "the nodes with their tokens, whatever this process shows its user"),
     Name(_STATE, "GlobalState.total_resources_per_node", "the same; and what placement groups are placed by"),
     Name(_STATE, "GlobalState.available_resources_per_node", "the same"),
@@ -192,6 +195,24 @@ STATE_API = (
 JOBS = (Name("ray.dashboard.modules.job.sdk", "logger", "says less than Ray does about every job"),)
 """Touched by ``remora job``, which needs more of Ray than others."""
 
+_CONFIG = "ray.autoscaler.v2.instance_manager.config"
+
+SCALING = (
+    Name(_CONFIG, "FileConfigReader", "the types of machines, as Ray's autoscaler reads them from its file"),
+    Name(_CONFIG, "FileConfigReader.get_cached_autoscaling_config", "what it read"),
+    Name(_CONFIG, "KubeRayConfigReader", "the same from KubeRay"),
+    Name(_CONFIG, "KubeRayConfigReader.get_cached_autoscaling_config", "what it read"),
+    Name("ray.autoscaler._private.kuberay.autoscaling_config", "AutoscalingConfigProducer", "how KubeRay is asked"),
+    Name(_CONFIG, "AutoscalingConfig.get_head_node_type", "the type that is not started"),
+    Name(_CONFIG, "AutoscalingConfig.get_idle_timeout_s", "when an idle machine is ended"),
+    Name(_CONFIG, "AutoscalingConfig.get_node_type_configs", "the types"),
+    Name(_CONFIG, "AutoscalingConfig.get_max_num_worker_nodes", "how many machines there may be"),
+    Name(
+        _CONFIG, "NodeTypeConfig", "one type", ("min_worker_nodes", "max_worker_nodes", "idle_timeout_s", "resources", "labels")
+    ),
+)
+"""Read by the controller of a cluster that has an autoscaler; without one they are not looked for."""
+
 OPTIONAL = (
     Name("ray._common.pydantic_compat", "", "imports pydantic, and registers its serializers when it is whole"),
     Name("ray.util.serialization_addons", "register_pydantic_serializers", "what Ray registers, if it is these three"),
@@ -203,6 +224,7 @@ OPTIONAL = (
 
 _COMMON, _GCS, _SERVICE = (f"ray.core.generated.{name}_pb2" for name in ("common", "gcs", "gcs_service"))
 _STATS = "ray.core.generated.node_manager_pb2"
+_SCALER = "ray.core.generated.autoscaler_pb2"
 
 MESSAGES = (
     Message(
@@ -234,7 +256,10 @@ MESSAGES = (
     Message(
         _GCS,
         "GcsNodeInfo",
-        ("ALIVE", "is_head_node", "labels", "node_id", "node_manager_address", "node_name", "resources_total", "state"),
+        (
+            *("ALIVE", "is_head_node", "labels", "node_id", "node_manager_address", "node_name", "node_type_name"),
+            *("resources_total", "state"),
+        ),
     ),
     Message(_GCS, "JobTableData", ("config", "is_dead", "job_id")),
     Message(_GCS, "PlacementGroupLoad", ("placement_group_data",)),
@@ -254,7 +279,7 @@ MESSAGES = (
     Message(_GCS, "ResourceDemand", ("backlog_size", "num_infeasible_requests_queued", "num_ready_requests_queued", "shape")),
     Message(_GCS, "ResourceLoad", ("resource_demands",)),
     Message(_GCS, "ResourceUsageBatchData", ("batch", "placement_group_load", "resource_load_by_shape")),
-    Message(_GCS, "ResourcesData", ("node_id", "resources_available", "resources_total")),
+    Message(_GCS, "ResourcesData", ("is_draining", "node_id", "resources_available", "resources_total")),
     Message(_GCS, "TaskEvents", ("attempt_number", "job_id", "state_updates", "task_id", "task_info")),
     Message(_GCS, "TaskStateUpdate", ("error_info", "node_id", "state_ts_ns", "worker_id")),
     Message(_GCS, "WorkerDeltaData", ("node_id", "worker_id")),
@@ -278,8 +303,21 @@ MESSAGES = (
     Message(_COMMON, "CoreWorkerStats", ("object_refs",)),
     Message(_STATS, "GetNodeStatsReply", ("core_workers_stats",)),
     Message(_COMMON, "ObjectRefInfo", ("object_id", "object_size")),
+    Message(_COMMON, "LabelSelector", ("label_constraints",)),
+    Message(_COMMON, "LabelSelectorConstraint", ("label_key", "label_values", "operator")),
+    Message(_COMMON, "LabelSelectorOperator", ("LABEL_OPERATOR_NOT_IN",)),
+    Message(_SCALER, "AutoscalingState", ("failed_instance_requests", "pending_instance_requests", "pending_instances")),
+    Message(_SCALER, "ClusterResourceConstraint", ("resource_requests",)),
+    Message(_SCALER, "ClusterResourceState", ("cluster_resource_constraints", "node_states")),
+    Message(_SCALER, "FailedInstanceRequest", ("failed_ts", "ray_node_type_name", "reason")),
+    Message(_SCALER, "GetClusterStatusReply", ("autoscaling_state", "cluster_resource_state")),
+    Message(_SCALER, "NodeState", ("idle_duration_ms", "instance_id", "node_id")),
+    Message(_SCALER, "PendingInstance", ("instance_id", "ray_node_type_name")),
+    Message(_SCALER, "PendingInstanceRequest", ("count", "ray_node_type_name")),
+    Message(_SCALER, "ResourceRequest", ("label_selectors", "resources_bundle")),
+    Message(_SCALER, "ResourceRequestByCount", ("count", "request")),
 )
-"""All in ``messages.py`` and ``node_messages.py``."""
+"""All in ``messages.py``, ``node_messages.py`` and ``machine_messages.py``."""
 
 METHODS = (
     "/ray.rpc.ActorInfoGcsService/KillActorViaGcs",
@@ -288,6 +326,7 @@ METHODS = (
     "/ray.rpc.TaskInfoGcsService/GetTaskEvents",
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.NodeResourceInfoGcsService/GetAllResourceUsage",
+    "/ray.rpc.autoscaler.AutoscalerStateService/GetClusterStatus",
 )
 """Of GCS itself, called as such: all in ``gcs_calls.py``."""
 
@@ -335,7 +374,8 @@ def _probe_message(message: Message) -> None:
 
 def _probe_method(method: str) -> None:
     _, service, name = method.split("/")
-    services = _find(_SERVICE, "DESCRIPTOR.services_by_name", "what GCS can be asked")
+    where = _SCALER if ".autoscaler." in service else _SERVICE
+    services = _find(where, "DESCRIPTOR.services_by_name", "what GCS can be asked")
     found = services.get(service.rpartition(".")[2])
     if found is None or name not in found.methods_by_name:
         raise _incompatible(method, "is missing", "what GCS can be asked")

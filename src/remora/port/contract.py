@@ -1,4 +1,5 @@
-"""The contract between Remora and a cluster: see it, put tokens on nodes, remember things. Ten methods at most.
+"""The contract between Remora and a cluster: see it, put tokens on nodes, remember things; who starts its machines is a
+contract of its own (``scaler``).
 
 The contract suite (tests/live/test_port.py) runs against every body.
 """
@@ -9,10 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from remora.port.scaler import Scaler
+
 
 @dataclass(frozen=True)
 class NodeView:
-    """One live node as the cluster reports it, tokens included."""
+    """One live node as the cluster reports it, tokens included. ``node_type`` is what an autoscaler started it as, empty where
+    none did; a node that is ``draining`` is about to be ended, and takes nothing new."""
 
     node_id: str
     address: str
@@ -20,6 +24,8 @@ class NodeView:
     total: Mapping[str, float]
     available: Mapping[str, float]
     is_head: bool = False
+    node_type: str = ""
+    draining: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,11 @@ class Observation:
 
 
 class Port(Protocol):
+    @property
+    def scaler(self) -> Scaler | None:
+        """Whoever starts and ends machines here; None where nobody does."""
+        ...
+
     def observe(self) -> Observation:
         """Return every live node, as it was a moment ago, and all demand that waits.
 

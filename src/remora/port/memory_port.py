@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from remora.port.contract import ACTOR, ENDED, GROUP, JOB, RUNNING, WORKER, Demand, NodeGoneError, NodeView, Observation, Work
+from remora.port.scaler import Scaler
 
 
 class MemoryPort:
@@ -18,6 +19,7 @@ class MemoryPort:
         self._kv: dict[str, bytes] = {}
         self._work: list[Work] = []
         self._wakes: list[Callable[[Work | None], None]] = []
+        self.scaler: Scaler | None = None
         self.writes = 0
         self.restarted: list[str] = []
         self.holds: dict[str, tuple[str, Mapping[str, float]]] = {}
@@ -94,10 +96,16 @@ class MemoryPort:
         if node_id in self._nodes:
             self.give(node_id, amounts)
 
-    def join(self, node_id: str, resources: Mapping[str, float], labels: Mapping[str, str] | None = None) -> None:
-        head = not self._nodes
-        self._nodes[node_id] = NodeView(node_id, "127.0.0.1", dict(labels or {}), dict(resources), dict(resources), head)
+    def join(
+        self, node_id: str, resources: Mapping[str, float], labels: Mapping[str, str] | None = None, node_type: str = ""
+    ) -> None:
+        head, has = not self._nodes, dict(resources)
+        self._nodes[node_id] = NodeView(node_id, "127.0.0.1", dict(labels or {}), has, dict(has), head, node_type)
         self._wake()
+
+    def drain(self, node_id: str) -> None:
+        """The node is about to be ended."""
+        self._nodes[node_id] = replace(self._nodes[node_id], draining=True)
 
     def leave(self, node_id: str) -> None:
         del self._nodes[node_id]
@@ -117,6 +125,10 @@ class MemoryPort:
         self._nodes[node_id] = replace(
             node, available={name: round(left + amounts.get(name, 0.0), 4) for name, left in node.available.items()}
         )
+
+    def stop_waiting(self) -> None:
+        """Nothing waits any more."""
+        self._demands.clear()
 
     def wait(self, shape: Mapping[str, float], count: int = 1) -> None:
         self._demands.append(Demand(dict(shape), count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 from remora.errors import ControllerError, VirtualClusterTimeoutError
@@ -43,7 +44,11 @@ def _open(create: CreateCluster, what: str, timeout: float | None) -> Steps[str]
         left = _POLL_SECONDS if timeout is None else began + timeout - now
         if left <= 0:
             raise VirtualClusterTimeoutError(f"{what} was not reserved within {timeout:g} s: {reason}. It has left the queue")
-        if reason != said and (now - said_at > _SAY_SECONDS or not said) and now - began > _PATIENCE_SECONDS:
+        if (
+            _without_age(reason) != _without_age(said)
+            and (now - said_at > _SAY_SECONDS or not said)
+            and now - began > _PATIENCE_SECONDS
+        ):
             said, said_at = reason, now
             yield Say(f"virtual cluster {cluster_id} waits: {said}")
         yield Pause(min(_POLL_SECONDS, left))
@@ -52,3 +57,8 @@ def _open(create: CreateCluster, what: str, timeout: float | None) -> Steps[str]
         now = yield Now()
         yield Say(f"virtual cluster {cluster_id} is ready after {now - began:.0f} s")
     return cluster_id
+
+
+def _without_age(reason: str) -> str:
+    """A reason that says how long ago something was asked for is the same a second later."""
+    return re.sub(r"\d+ s ago", "", reason)

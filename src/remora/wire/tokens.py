@@ -15,6 +15,13 @@ _CLASS = f"{TOKEN_PREFIX}class/"
 _LEASE = f"{TOKEN_PREFIX}lease/"
 _SHARE = f"{TOKEN_PREFIX}vc/"
 _IN_GROUP = "_group_"
+
+KEEP = f"{TOKEN_PREFIX}keep"
+"""Held on a machine that must not be ended though it looks idle: something was promised there. Nobody else takes of it, and it
+is never resized while it is held, because a raylet takes what is resized for idle."""
+
+KEPT = 1.0
+"""How much of it stands on such a machine."""
 _BUNDLE = "bundle_group_"
 
 OF_CLUSTER = "."

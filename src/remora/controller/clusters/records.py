@@ -42,9 +42,11 @@ class Record:
     """One virtual cluster and whose it is: of a job, and of the process in it that asked. ``ask`` is the question that it was
     made for; ``busy_at`` is when it last had work waiting or grew, ``used_at`` when work of it was last seen to run.
     ``offered`` says whether anything of it was ever offered to work: before that nothing can be queued at a raylet that wants
-    its share. ``sizes`` is how much of each resource single pieces of its work asked for."""
+    its share. ``sizes`` is how much of each resource single pieces of its work asked for; ``announced`` says whether anybody
+    was told that it is ready."""
 
     __slots__ = (
+        "announced",
         "ask",
         "busy_at",
         "group",
@@ -78,6 +80,7 @@ class Record:
         self.made_at = self.busy_at = self.used_at = now
         self.saved_as: object = None
         self.offered = False
+        self.announced = False
         self.sizes: dict[str, set[int]] = {}
 
     def saw(self, demand: Resources) -> None:

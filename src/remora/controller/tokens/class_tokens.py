@@ -23,7 +23,7 @@ from remora.kernel.state.virtual_labels import admits, asks_labels, labels_of, o
 from remora.model.requests import NodeClass
 from remora.wire.classes import ClassSpec
 from remora.wire.owners import share_in
-from remora.wire.tokens import OFFERED, TAKEN, class_of_token, class_token, slot_of_token
+from remora.wire.tokens import KEEP, KEPT, OFFERED, TAKEN, class_of_token, class_token, slot_of_token
 
 _GROWING_SECONDS = 1.0
 """So long after its first share a class is offered everywhere still: its cluster may be about to grow there too."""
@@ -54,6 +54,7 @@ class ClassTokens:
         self._nodes: dict[str, NodeSet] = {}  # by class: where it is offered
         self._wanted: dict[str, set[str]] = {}  # by node: class tokens
         self._leases: dict[str, set[str]] = {}  # by node: lease tokens
+        self._kept: set[str] = set()  # nodes on which the token stands that keeps them
         self._welcome: dict[str, NodeSet] = {}  # by class of a virtual cluster: where that has had a share
         self._everywhere: dict[str, tuple[float, NodeSet]] = {}  # and where it was offered when it last had none, and when
         self._seen: tuple[int, int, int] = (-1, -1, -1)
@@ -82,6 +83,12 @@ class ClassTokens:
         if node_id in self._leases:
             self._leases[node_id].discard(token)
             self.dirty.add(node_id)
+
+    def put_keep(self, node_id: str) -> None:
+        """The token that keeps a machine should stand on a node. It stays when it is not held any more: then it keeps nothing,
+        and to take it away would only start the clock of an idle machine again."""
+        self._kept.add(node_id)
+        self.dirty.add(node_id)
 
     def leases_on(self, node_id: str) -> Collection[str]:
         """Return the lease tokens that should stand on a node."""
@@ -123,6 +130,7 @@ class ClassTokens:
         self._everywhere = {class_id: (at, nodes & gone) for class_id, (at, nodes) in self._everywhere.items()}
         self._wanted.pop(node_id, None)
         self._leases.pop(node_id, None)
+        self._kept.discard(node_id)
         self.dirty.discard(node_id)
 
     # What has to be written
@@ -134,6 +142,8 @@ class ClassTokens:
         classes, leases = self._wanted.get(node_id, set()), self._leases.get(node_id, set())
         changes = {token: OFFERED for token in classes if known.get(token) != OFFERED and self._is_remembered(token)}
         changes |= {token: TAKEN for token in leases if known.get(token) != TAKEN}
+        if node_id in self._kept and known.get(KEEP) != KEPT:
+            changes[KEEP] = KEPT
         unwanted = [token for token in known if token not in classes and token not in leases and self._is_ours(token)]
         fenced = frozenset(filter(may_be_queued_for, unwanted))
         self._fences.fence(node_id, fenced)
@@ -168,8 +178,8 @@ class ClassTokens:
         return self._roster.is_saved(class_of_token(token) or "")
 
     def _is_ours(self, token: str) -> bool:
-        """Classes and leases; shares have rules of their own."""
-        if share_in(token) is not None:
+        """Classes and leases; shares have rules of their own, and what keeps a machine stays."""
+        if share_in(token) is not None or token == KEEP:
             return False
         slot = slot_of_token(token)
         return slot is None or not self._is_kept(slot)

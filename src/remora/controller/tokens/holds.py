@@ -15,7 +15,7 @@ from remora.controller.lanes import Lanes
 from remora.controller.store import Store
 from remora.controller.tokens.book import Book, Tokens
 from remora.wire.keys import HOLDS
-from remora.wire.tokens import hold_name
+from remora.wire.tokens import KEEP, hold_name
 
 _AGAIN_SECONDS = 0.1
 """What was refused is tried again in the next round at the earliest."""
@@ -51,6 +51,11 @@ class Holds:
     def settled(self) -> bool:
         return not self._wanted and not self._ending
 
+    def holding(self, token: str) -> list[str]:
+        """Return the nodes on which a token is held, or will be in a moment."""
+        found = [node_id for node_id, holds in self._made.items() if any(token in amounts for amounts in holds.values())]
+        return [*found, *(node_id for node_id in self._wanted if self.is_making(node_id, token) and node_id not in found)]
+
     # What changes them
 
     def want(self, node_id: str, amounts: Mapping[str, float]) -> None:
@@ -70,9 +75,9 @@ class Holds:
                 self._end(node_id, name)
 
     def let_go_unless(self, node_id: str, is_wanted: Callable[[str], bool]) -> None:
-        """End the holds of a node whose tokens nobody wants any more."""
+        """End the holds of a node whose tokens nobody wants any more. What keeps a machine is let go by whoever keeps it."""
         for name, amounts in list(self._made.get(node_id, {}).items()):
-            if not any(map(is_wanted, amounts)):
+            if not any(map(is_wanted, amounts)) and KEEP not in amounts:
                 self._end(node_id, name)
 
     def restore(self, node_id: str, name: str, amounts: Mapping[str, float]) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from remora.controller.clusters.records import Record
 from remora.controller.controller import Controller
 from remora.controller.leases.lease_table import Lease, wants
 from remora.controller.picture import real
+from remora.controller.scaling.waits import work_key
+from remora.controller.views.machine_words import suggestions_for, with_machines
 from remora.kernel.explaining.explain import FITS, RESOURCES, Explanation
 from remora.kernel.explaining.explain_clusters import explain_request
 from remora.kernel.explaining.explain_groups import explain_group
 from remora.kernel.placing.group_fit import first_possible
 from remora.kernel.placing.placement import feasible
+from remora.kernel.provisioning.demands import key_of_work
 from remora.kernel.rules import Query
 from remora.kernel.state.workloads import Group
 from remora.model.groups import Bundle, GroupRequest
@@ -57,7 +60,9 @@ def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str
         return _row(asked, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
     request = Request(TASK, resources[0], resources[0], known[0].choices, cluster=_living(controller, known[0]))
     busy = any(feasible(controller.cluster, Query(request, choice)) for choice in request.choices)
-    return _row(known[0].describe(), explain_request(controller.cluster, request), busy=busy)
+    key = work_key(known[0].class_id, resources[0])
+    why = with_machines(controller, explain_request(controller.cluster, request), key)
+    return _row(known[0].describe(), why, busy=busy, more=suggestions_for(controller, key))
 
 
 def why_work(controller: Controller, work: Work) -> dict[str, Any]:
@@ -105,7 +110,9 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
             asked, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
         )
     why = controller.scheduler.explain(lease.workload)
-    return _row(asked, why, busy=why.case in (RESOURCES, FITS))
+    key = key_of_work(lease.workload, controller.scaling.keys)
+    more = suggestions_for(controller, key)
+    return _row(asked, with_machines(controller, why, key), busy=why.case in (RESOURCES, FITS), more=more)
 
 
 def _why_in_cluster(controller: Controller, record: Record) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def _living(controller: Controller, spec: ClassSpec) -> str | None:
     return spec.cluster if spec.cluster in controller.registry.records else None
 
 
-def _row(asked: str, why: Explanation, *, busy: bool = False) -> dict[str, Any]:
+def _row(asked: str, why: Explanation, *, busy: bool = False, more: Iterable[str] = ()) -> dict[str, Any]:
     found = why.to_dict()
-    found["suggestions"] = [str(each) for each in why.suggestions]
+    found["suggestions"] = [*(str(each) for each in why.suggestions), *more]
     return {"wants": asked, **found, "busy": busy, "fits": why.case == FITS}

@@ -8,19 +8,27 @@ from typing import Any
 from remora.controller.clusters.records import Record
 from remora.controller.controller import Controller
 from remora.controller.tokens.book import Units
+from remora.controller.views.machine_words import words_for
 from remora.kernel.state.cluster import Cluster
-from remora.kernel.state.cluster_tree import READY
+from remora.kernel.state.cluster_tree import QUEUED, READY
 from remora.kernel.state.shares import bump
 from remora.kernel.state.virtual_labels import labels_of
 from remora.model.resources import Resources
 from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL
 from remora.wire.fences import ROOT
+from remora.wire.tokens import is_real
+
+_ABOUT_TO_STAND = "its minimum is reserved, and its nodes are being told"
 
 
 def look_at(controller: Controller, cluster_id: str) -> dict[str, Any]:
     """Return the state of a cluster; while it waits its place in the queue, and why."""
     record = controller.registry.get(cluster_id)
-    where = {"position": controller.registry.position(record), "reason": controller.registry.why(record)}
+    where = {"position": controller.registry.position(record), "reason": _why(controller, record)}
+    if record.state == READY and not record.announced:
+        if controller.scaling.is_on and not _stands(controller, record):
+            return {"cluster_id": cluster_id, "state": QUEUED, "position": 1, "reason": where["reason"] or _ABOUT_TO_STAND}
+        record.announced = True
     return {"cluster_id": cluster_id, "state": record.state, **where}
 
 
@@ -69,9 +77,32 @@ def describe(controller: Controller, record: Record) -> dict[str, Any]:
         "used": Resources(used).to_dict(),
         "max": Resources({name: units for name, units in limits.items() if units is not None}).to_dict(),
         "position": controller.registry.position(record),
-        "reason": controller.registry.why(record),
+        "reason": _why(controller, record),
         "nodes": nodes,
     }
+
+
+def _stands(controller: Controller, record: Record) -> bool:
+    """Return whether no machine of a cluster may be about to be ended: each has answered that a share of it stands there, which
+    starts the clock of an idle machine again, or is in use, or is nobody's to end."""
+    vcluster, views = record.vcluster, controller.picture.views
+    if not vcluster.whole:
+        return False
+    for number in {vnode.node for vnode in vcluster.vnodes()}:
+        view = views.get(controller.cluster.nodes.at(number).node_id)
+        if view is None or view.draining:
+            return False
+        tokens = controller.book.places_of(record.cluster_id).get(view.node_id, ())
+        in_use = any(is_real(name) and view.available.get(name, 0.0) < amount for name, amount in view.total.items())
+        if view.node_type and not in_use and not any(controller.book.amount(view.node_id, token) for token in tokens):
+            return False
+    return True
+
+
+def _why(controller: Controller, record: Record) -> str:
+    """Return why a cluster waits, and what is done about it."""
+    why = controller.registry.why(record)
+    return "; ".join(each for each in (why, words_for(controller, ("cluster", record.cluster_id)) if why else "") if each)
 
 
 def root_row(cluster: Cluster) -> dict[str, Any]:

@@ -50,6 +50,16 @@ def could_ever(cluster: Cluster, group: Group, option: int) -> bool:
     return known[1]
 
 
+def is_there(cluster: Cluster, group: Group, option: int) -> bool:
+    """Return whether an option would fit on the nodes that are there, if nothing else ran."""
+    if cluster.types is None:
+        return could_ever(cluster, group, option)
+    space = space_of(cluster, group)
+    twin, inner = empty_copy(cluster, space)
+    gang = attempt(twin, inner, group, option, [None] * len(group.request.options[option]))
+    return gang.place() is not None or gang.gave_up
+
+
 def first_possible(cluster: Cluster, group: Group) -> int | None:
     """Return the option that is waited for: the first that would fit if nothing else ran."""
     return next((option for option in range(len(group.request.options)) if could_ever(cluster, group, option)), None)

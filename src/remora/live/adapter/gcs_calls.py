@@ -11,6 +11,7 @@ CREATE_GROUP = "/ray.rpc.PlacementGroupInfoGcsService/CreatePlacementGroup"
 REMOVE_GROUP = "/ray.rpc.PlacementGroupInfoGcsService/RemovePlacementGroup"
 TASK_EVENTS = "/ray.rpc.TaskInfoGcsService/GetTaskEvents"
 NODE_INFOS = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
+CLUSTER_STATUS = "/ray.rpc.autoscaler.AutoscalerStateService/GetClusterStatus"
 RESOURCE_USAGE = "/ray.rpc.NodeResourceInfoGcsService/GetAllResourceUsage"
 
 _TIMEOUT_SECONDS = 10

@@ -31,6 +31,7 @@ class Node(NamedTuple):
     labels: dict[str, str]
     resources: dict[str, float]
     is_head: bool
+    node_type: str = ""
 
 
 def infos_of(node_ids: Iterable[bytes]) -> bytes:
@@ -43,7 +44,13 @@ def infos_of(node_ids: Iterable[bytes]) -> bytes:
 def nodes(reply: bytes) -> dict[bytes, Node]:
     found: GetAllNodeInfoReply = GetAllNodeInfoReply.FromString(reply)
     return {
-        info.node_id: Node(info.node_manager_address, dict(info.labels), dict(info.resources_total), info.is_head_node)
+        info.node_id: Node(
+            info.node_manager_address,
+            dict(info.labels),
+            dict(info.resources_total),
+            info.is_head_node,
+            "" if info.is_head_node else info.node_type_name,
+        )
         for info in found.node_info_list
     }
 
@@ -80,7 +87,7 @@ GROUPS_WAITING = _path(
 )
 (NODE_ID,) = _path((ResourcesData, "node_id"))
 
-_READ = ("node_id", "resources_total", "resources_available")
+_READ = ("node_id", "resources_total", "resources_available", "is_draining")
 _UNREAD = tuple(name for name in ResourcesData.DESCRIPTOR.fields_by_name if name not in _READ)
 
 
@@ -95,6 +102,11 @@ def usage(data: bytes) -> ResourcesData:
 def amounts_of(found: ResourcesData) -> tuple[Mapping[str, float], Mapping[str, float]] | None:
     """All that a node has, and what of it is free; None while it has not reported."""
     return (found.resources_total, found.resources_available) if found.resources_total else None
+
+
+def is_draining(found: ResourcesData) -> bool:
+    """Whether the node is about to be ended."""
+    return bool(found.is_draining)
 
 
 def shape_waiting(data: bytes) -> Demand | None:

@@ -16,6 +16,7 @@ from remora.port.contract import RUNNING, NodeGoneError, Observation, Work
 if TYPE_CHECKING:
     from remora.live.adapter.reports import Reports
     from remora.live.adapter.tables import Lookup
+    from remora.port.scaler import Scaler
 
 _HOLD_SECONDS = 2.0
 _DIGITS = 4  # as exactly as Ray counts
@@ -26,7 +27,19 @@ class RayPort(Kv):
         super().__init__(gcs_client)
         self._tables: Lookup | None = None
         self._reports: Reports | None = None
+        self._scaler: Scaler | None = None
         self._held: dict[str, str] = {}  # the placement groups that this process made, by name
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """On the head node only: there the autoscaler's settings are. Found once; without one nothing is looked at again."""
+        from remora.live.adapter.ray_scaler import RayScaler
+        from remora.live.adapter.type_sources import find_source
+
+        if self._scaler is None:
+            source = find_source(self._gcs.address)
+            self._scaler = RayScaler(self._gcs, self._lookup().calls, source) if source is not None else None
+        return self._scaler
 
     def observe(self) -> Observation:
         """Nodes that have not changed since the last time are the identical objects."""

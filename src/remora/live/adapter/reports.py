@@ -71,15 +71,24 @@ class Reader:
             if node_id in nodes:
                 said, now = node_messages.usage(usage[begin:end]), self._known.get(node_id)
                 if now is None or now.usage != said:
-                    now = _Known(_view(node_id, nodes[node_id], node_messages.amounts_of(said)), said)
+                    now = _Known(_view(node_id, nodes[node_id], said), said)
                 known[node_id] = now
         self._known = known
         return Observation(tuple(each.view for each in known.values()), _demands(usage))
 
 
-def _view(node_id: bytes, node: Node, reported: tuple[Mapping[str, float], Mapping[str, float]] | None) -> NodeView:
-    total, available = reported or (node.resources, node.resources)
-    return NodeView(node_id.hex(), node.address, node.labels, _amounts(total), _amounts(available), node.is_head)
+def _view(node_id: bytes, node: Node, said: Any) -> NodeView:
+    total, available = node_messages.amounts_of(said) or (node.resources, node.resources)
+    return NodeView(
+        node_id.hex(),
+        node.address,
+        node.labels,
+        _amounts(total),
+        _amounts(available),
+        node.is_head,
+        node.node_type,
+        node_messages.is_draining(said),
+    )
 
 
 def _node_id(data: bytes, begin: int, end: int) -> bytes:

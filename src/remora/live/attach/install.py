@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _REPLAYS = "_remora_replays"
 _MISSING: Any = object()
+_INFEASIBLE = "There are tasks with infeasible resource requests"
 _NO_ACCELERATOR = frozenset({"CPU", "memory"})
 _CHECKED = ("label_selector", "node_labels", "fallback_strategy", "tolerations", "labels", "affinity", "scheduling_strategy")
 
@@ -104,6 +105,8 @@ class Installation:
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
+        worker = ray._private.worker
+        self._replace(worker, "print_to_stdstream", _without_infeasible(worker.print_to_stdstream))
         utils = ray._private.utils
         self._replace(utils, "set_visible_accelerator_ids", _known_without_accelerators(utils.set_visible_accelerator_ids))
         self._put_off_addons()
@@ -316,6 +319,19 @@ def _without_tokens(stock: Any) -> Any:
         return (line for line in stock(lines) if TOKEN_PREFIX not in line)
 
     return filter_autoscaler_events
+
+
+def _without_infeasible(stock: Any) -> Any:
+    """GCS tells every driver that tasks are infeasible whenever more of them are, also those for which a machine is just being
+    started; we say what each waits for."""
+
+    @functools.wraps(stock)
+    def print_to_stdstream(data: dict[str, Any], ignore_prefix: bool) -> Any:
+        if data.get("pid") == "raylet" and any(_INFEASIBLE in line for line in data.get("lines", ())):
+            return None
+        return stock(data, ignore_prefix)
+
+    return print_to_stdstream
 
 
 def _known_without_accelerators(stock: Any) -> Any:

@@ -1,0 +1,136 @@
+"""Where the node types of a cluster are declared: a file that was given, the file that Ray's autoscaler reads, or KubeRay.
+
+Whoever asks is a process on the head node, where Ray's monitor runs and where KubeRay's credentials are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from remora.model.node_types import NodeTypes, parse_node_types
+from remora.sim.node_types_file import load_node_types
+
+if TYPE_CHECKING:
+    from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig, NodeTypeConfig
+
+FILE_VARIABLE = "REMORA_NODE_TYPES"
+_MONITOR = "monitor.py"
+_CONFIG = "--autoscaling-config="
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class Source(Protocol):
+    """``name`` says where the types come from, for people."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self) -> NodeTypes: ...
+
+
+class GivenFile:
+    """A file of node types, or a cluster file of ``ray up``."""
+
+    def __init__(self, path: str) -> None:
+        self.name = f"the file {path} ({FILE_VARIABLE})"
+        self._path = path
+
+    def read(self) -> NodeTypes:
+        return load_node_types(self._path)
+
+
+class MonitorsFile:
+    """The file that Ray's monitor was started with, read as Ray's autoscaler reads it."""
+
+    def __init__(self, path: str) -> None:
+        self.name = f"the autoscaler's file {path}"
+        self._path = path
+        self._read_at = 0.0
+        self._types = NodeTypes()
+
+    def read(self) -> NodeTypes:
+        changed_at = Path(self._path).stat().st_mtime
+        if changed_at != self._read_at:
+            from ray.autoscaler.v2.instance_manager.config import FileConfigReader
+
+            self._types = types_in(FileConfigReader(self._path).get_cached_autoscaling_config())
+            self._read_at = changed_at
+        return self._types
+
+
+class KubeRay:
+    """The custom resource of the cluster, read through Kubernetes as Ray's autoscaler reads it."""
+
+    def __init__(self, cluster: str, namespace: str) -> None:
+        self.name = f"the RayCluster {namespace}/{cluster}"
+        self._cluster = cluster
+        self._namespace = namespace
+
+    def read(self) -> NodeTypes:
+        from ray.autoscaler._private.kuberay.autoscaling_config import AutoscalingConfigProducer
+        from ray.autoscaler.v2.instance_manager.config import KubeRayConfigReader
+
+        reader = KubeRayConfigReader(AutoscalingConfigProducer(self._cluster, self._namespace))
+        return types_in(reader.get_cached_autoscaling_config())
+
+
+def find_source(gcs_address: str, environ: Mapping[str, str] = os.environ, processes: Path = Path("/proc")) -> Source | None:
+    """Return where the node types are declared; None where there is no autoscaler."""
+    given = environ.get(FILE_VARIABLE, "")
+    if given:
+        return GivenFile(given)
+    path = monitors_file(gcs_address, _command_lines(processes))
+    if path is not None:
+        return MonitorsFile(path)
+    cluster = environ.get("RAY_CLUSTER_NAME", "")
+    if cluster and environ.get("KUBERNETES_SERVICE_HOST") and _is_autoscaling(environ):
+        return KubeRay(cluster, environ.get("RAY_CLUSTER_NAMESPACE") or _NAMESPACE_FILE.read_text(encoding="utf-8").strip())
+    return None
+
+
+def monitors_file(gcs_address: str, command_lines: Iterable[list[str]]) -> str | None:
+    """Return the file that the monitor of this cluster was started with."""
+    for arguments in command_lines:
+        if not any(each.endswith(_MONITOR) for each in arguments) or not any(gcs_address in each for each in arguments):
+            continue
+        for each in arguments:
+            if each.startswith(_CONFIG) and each != _CONFIG:
+                return each.removeprefix(_CONFIG)
+    return None
+
+
+def types_in(config: AutoscalingConfig) -> NodeTypes:
+    """Return what Ray's own reader made of an autoscaler's settings; types that cannot be understood are ``problems``."""
+    head, idle = config.get_head_node_type(), config.get_idle_timeout_s()
+    types = {name: _entry(each, idle) for name, each in config.get_node_type_configs().items() if name != head}
+    return parse_node_types({"node_types": types, "max_workers": config.get_max_num_worker_nodes()})
+
+
+def _entry(each: NodeTypeConfig, idle_seconds: float | None) -> dict[str, Any]:
+    return {
+        "resources": dict(each.resources),
+        "labels": dict(each.labels),
+        "min_workers": each.min_worker_nodes,
+        "max_workers": each.max_worker_nodes,
+        "priority": int(getattr(each, "priority", 0) or 0),
+        "idle_seconds": idle_seconds if each.idle_timeout_s is None else each.idle_timeout_s,
+    }
+
+
+def _is_autoscaling(environ: Mapping[str, str]) -> bool:
+    """Whether KubeRay has started an autoscaler beside the head: then its settings are there to be asked for."""
+    return environ.get("RAY_NODE_TYPE_NAME", "") == "headgroup" or "RAY_CLOUD_INSTANCE_ID" in environ
+
+
+def _command_lines(processes: Path) -> Iterable[list[str]]:
+    for entry in processes.iterdir():
+        if entry.name.isdecimal():
+            try:
+                data = (entry / "cmdline").read_bytes()
+            except OSError:  # it has ended
+                continue
+            if b"monitor.py" in data:
+                yield data.decode(errors="replace").split("\0")
