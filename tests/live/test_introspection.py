@@ -137,10 +137,13 @@ def test_what_runs_is_not_available(two: VirtualClusterInfo, look: Any) -> None:
 
 
 def test_a_share_that_grows_is_seen(world: World, look: Any) -> None:
+    """By what its driver tells of its tasks, the first at once and the others a moment later: once the first of them ends
+    nothing waits any more, and Ray reports what waits only once a second."""
+    eventually(lambda: not tree())  # what another has yet to give back it could not grow by
     with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 3}, idle_seconds=1):
         info = cluster()
         assert (info.total_resources()["CPU"], info.max_resources()["CPU"]) == (1, 3)
-        running = [look.remote(5.0) for _ in range(3)]  # longer than it may take to grow by reports alone
+        running = [look.remote(1.5) for _ in range(3)]
         eventually(lambda: cluster_resources()["CPU"] == 3)
         ray.get(running, timeout=60)
         eventually(lambda: cluster_resources()["CPU"] == 1)

@@ -268,9 +268,9 @@ def _close_cluster(controller: Controller, call: calls.CloseCluster) -> Pending:
 @_answers(calls.WantShares)
 def _want_shares(controller: Controller, call: calls.WantShares) -> Pending:
     asked = _wants(call.hints)
-    for spec, demand, count in asked:
+    for spec, _, _ in asked:
         _need(controller, spec)
-        controller.growing.want(spec, demand, count)
+    controller.growing.hear(asked)
     return _once_remembered(controller, [spec for spec, _, _ in asked], None)
 
 

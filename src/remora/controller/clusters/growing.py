@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from remora.controller.assumed import Assumed
+from remora.controller.clusters.coming import Coming, Wants
 from remora.controller.clusters.lending import Lending
 from remora.controller.clusters.records import CLOSED, Record
 from remora.controller.clusters.registry import Registry
@@ -17,7 +18,7 @@ from remora.controller.context import Context
 from remora.controller.tokens.book import Units
 from remora.kernel.cycle import Scheduler
 from remora.kernel.placing.reserving import vacate
-from remora.kernel.sharing.growth import grow_for, grow_in_proportion
+from remora.kernel.sharing.growth import Want, grow_for, grow_in_proportion
 from remora.kernel.sharing.reclaim import Place, reclaim
 from remora.kernel.state import shares
 from remora.kernel.state.cluster_tree import READY
@@ -27,9 +28,6 @@ from remora.model.selectors import LabelSelector
 from remora.port.contract import Demand
 from remora.wire.classes import ClassSpec
 from remora.wire.tokens import class_of_token, cluster_of_class, is_real
-
-Wants = tuple[ClassSpec, Resources, int]
-"""A class of a virtual cluster, what one of its kind takes, and how many there are."""
 
 _KEPT_SECONDS = 600.0
 """So long a closed cluster serves late work, which waited for something else; unless its job has ended."""
@@ -55,6 +53,7 @@ class Growing:
         self._began = 0.0  # the last round
         self._reclaimed: dict[Place, Units] = {}
         self._waited_in: set[str | None] = set()  # clusters in which work with a lease waits
+        self._coming = Coming(context)
         self._requests: dict[str, tuple[list[Wants], float]] = {}  # room that was asked for, until when
 
     @property
@@ -77,16 +76,24 @@ class Growing:
             record.offered = True
             record.saw(demand)
 
-    def want(self, spec: ClassSpec, demand: Resources, count: int) -> bool:
-        """So many of this are waiting, or on their way. Return whether the cluster grew for it."""
-        record = self._registry.records.get(spec.cluster or "")
+    def hear(self, asked: list[Wants]) -> None:
+        """All of this is on its way. What was so a moment ago finds room beside it: no report shows yet that it has taken what
+        looks idle."""
+        for cluster_id in dict.fromkeys(spec.cluster for spec, _, _ in asked):
+            mine = [each for each in asked if each[0].cluster == cluster_id]
+            self.want(cluster_id, [*mine, *self._coming.of(cluster_id)])
+        self._coming.add(asked)
+
+    def want(self, cluster_id: str | None, wants: list[Wants]) -> bool:
+        """All of this, which is in one cluster, is waiting or on its way. Return whether the cluster grew for it."""
+        record = self._registry.records.get(cluster_id or "")
         if record is None or record.vcluster.state != READY:
             return False
-        record.saw(demand)
+        for _, demand, _ in wants:
+            record.saw(demand)
         record.busy_at = self._context.now()
-        if any(name in owed for owed in self._reclaimed.values() for name in demand):
-            return False  # somebody waits for its minimum: nobody takes more before
-        return self._grow(record, spec.choices, demand, count)
+        owed = {name for owed in self._reclaimed.values() for name in owed}  # to somebody's minimum: nobody takes more before
+        return self._grow(record, [(spec.choices, demand, count) for spec, demand, count in wants if owed.isdisjoint(demand)])
 
     def request(self, cluster_id: str, asked: list[Wants]) -> bool:
         """There should be room for all of this together, with what runs already. Return whether the cluster grew. What cannot
@@ -100,10 +107,11 @@ class Growing:
     def tend(self, demands: Iterable[Demand], classes: Mapping[str, ClassSpec]) -> None:
         """Grow for what waits, return what is idle, let go of what is done."""
         self._began = self._context.now()
+        self._coming.forget()
         self._reclaim()
         for spec, demand, count in _waiting_in_clusters(demands, classes):
             with self._context.aside.care_of("virtual cluster", spec.cluster or "", "growing"):
-                self.want(spec, demand, count)
+                self.want(spec.cluster, [(spec, demand, count)])
         for cluster_id, (asked, until) in list(self._requests.items()):
             record = self._registry.records.get(cluster_id)
             if record is None or record.state == CLOSED or until < self._context.now():
@@ -191,7 +199,7 @@ class Growing:
             there = min([count, *(used.get(name, 0) // units for name, units in demand.pairs if units)])
             for name, units in demand.pairs:
                 used[name] = used.get(name, 0) - there * units
-            grew |= count > there and self.want(spec, demand, count - there)
+            grew |= count > there and self.want(spec.cluster, [(spec, demand, count - there)])
         return grew
 
     def _grow_for_the_line(self) -> None:
@@ -203,7 +211,7 @@ class Growing:
             if record is not None and waiter.amounts.pairs and waiter.node_id in self._cluster.nodes.by_id:
                 record.busy_at = self._context.now()  # or what is made for them would be taken back as idle
                 here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), waiter.node_id)
-                self._grow(record, (here,), waiter.amounts, 1)
+                self._grow(record, [((here,), waiter.amounts, 1)])
 
     def _grow_for_starting(self) -> None:
         """What was decided, and needs more to be placed than it holds while it lives, finds that much of its share: Ray's
@@ -215,12 +223,12 @@ class Growing:
             request = entry.request
             if record is not None and request.demand != request.resources and entry.live_since is None:
                 here = NodeClass(LabelSelector(), request.tolerations, (), entry.node_id)
-                self._grow(record, (here,), request.demand, 1)
+                self._grow(record, [((here,), request.demand, 1)])
 
-    def _grow(self, record: Record, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> bool:
+    def _grow(self, record: Record, wants: list[Want]) -> bool:
         before = record.vcluster.flex_total.copy()
-        grow_for(self._cluster, record.vcluster, choices, demand, count)
-        if MEMORY in demand and not record.vcluster.spec.names(MEMORY):
+        grow_for(self._cluster, record.vcluster, wants)
+        if any(MEMORY in demand for _, demand, _ in wants) and not record.vcluster.spec.names(MEMORY):
             grow_in_proportion(self._cluster, record.vcluster, MEMORY)
         grew = record.vcluster.flex_total != before
         if grew:

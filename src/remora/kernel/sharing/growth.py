@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from remora.kernel.placing.placement import decide
 from remora.kernel.state import shares
 from remora.kernel.state.cluster import Cluster
@@ -11,20 +13,23 @@ from remora.model.requests import NodeClass, Request
 from remora.model.resources import Resources
 from remora.model.strategies import TASK
 
+Want = tuple[tuple[NodeClass, ...], Resources, int]
+"""Where something may run, what one of its kind takes, and how many there are."""
 
-def grow_for(cluster: Cluster, vcluster: VCluster, choices: tuple[NodeClass, ...], demand: Resources, count: int) -> int:
-    """Make shares so that ``count`` more of this demand find room, as far as it goes. Return how many do."""
-    request = Request(TASK, demand, demand, choices, cluster=vcluster.cluster_id)
+
+def grow_for(cluster: Cluster, vcluster: VCluster, wants: Iterable[Want]) -> None:
+    """Make shares so that all of this finds room beside each other, as far as it goes; what comes first goes first."""
     journal: shares.Journal = []
-    hosts: list[Host] = []
-    while demand and len(hosts) < count:
-        host = decide(cluster, request)
-        if host is None or not shares.take(cluster, host, demand.pairs, journal):
-            break
-        hosts.append(host)
-    for host in hosts:
+    taken: list[tuple[Host, Resources]] = []
+    for choices, demand, count in wants:
+        request = Request(TASK, demand, demand, choices, cluster=vcluster.cluster_id)
+        for _ in range(count if demand else 0):
+            host = decide(cluster, request)
+            if host is None or not shares.take(cluster, host, demand.pairs, journal):
+                break
+            taken.append((host, demand))
+    for host, demand in taken:
         shares.give(cluster, host, demand.pairs)
-    return len(hosts)
 
 
 def grow_in_proportion(cluster: Cluster, vcluster: VCluster, name: str, beside: str = "CPU") -> None:

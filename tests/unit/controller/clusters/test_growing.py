@@ -6,8 +6,9 @@ from tests.unit.controller.worlds import ANY, World
 
 from remora import FixedSizeNode, FixedSizeNodes
 from remora.model.resources import Resources
+from remora.wire import calls
 from remora.wire.classes import ClassSpec
-from remora.wire.tokens import class_token, share_token
+from remora.wire.tokens import ACTORS, class_token, share_token
 
 
 def test_it_grows_on_demand_up_to_its_maximum_and_not_beyond(world: World) -> None:
@@ -17,6 +18,46 @@ def test_it_grows_on_demand_up_to_its_maximum_and_not_beyond(world: World) -> No
     assert sum(world.tokens(vc).values()) == 5
     world.want(vc, 200)
     assert sum(world.tokens(vc).values()) == 5
+
+
+def test_what_was_on_its_way_a_moment_ago_counts_with_what_is_now(world: World) -> None:
+    """A process tells of its first task at once and of the next ones together, a little later. What looks idle by then is what
+    the first one takes."""
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 5})
+    world.want(vc, 1)
+    assert sum(world.tokens(vc).values()) == 1
+    world.time += 0.03
+    world.want(vc, 2)
+    assert sum(world.tokens(vc).values()) == 3
+    world.time += 0.06
+    world.want(vc, 1)
+    assert sum(world.tokens(vc).values()) == 4
+
+
+def test_one_after_the_other_finds_room_where_the_first_one_was(world: World) -> None:
+    vc = world.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 5})
+    for _ in range(10):
+        world.want(vc, 1)
+        world.time += 0.2
+    assert sum(world.tokens(vc).values()) == 1
+
+
+def test_what_is_told_together_finds_room_beside_each_other(world: World) -> None:
+    """Of two classes, and in two clusters."""
+    vc, other = (world.create(job=job, flexible_resource_max={"CPU": 3}) for job in ("j1", "j2"))
+    one = Resources.parse({"CPU": 1})
+    actors = calls.Hint(ClassSpec((ANY,), cluster=vc, takers=ACTORS).encode(), {"CPU": 1}, 1)
+    world.ask(calls.WantShares([world.hint(vc, 1, one), world.hint(other, 1, one), actors]))
+    assert [sum(world.tokens(each).values()) for each in (vc, other)] == [2, 1]
+
+
+def test_what_is_on_its_way_now_comes_before_what_was_so_a_moment_ago(world: World) -> None:
+    world.port.join("n3", {"CPU": 2, "GPU": 1})
+    world.later(0)
+    vc = world.create(flexible_resource_max={"CPU": 2, "GPU": 1})
+    world.want(vc, 100)
+    world.want(vc, 1, Resources.parse({"CPU": 1, "GPU": 1}))
+    assert world.tokens(vc, "GPU") == {"n3": 1}
 
 
 def test_a_class_is_not_taken_from_where_its_cluster_is_about_to_grow(world: World) -> None:
