@@ -36,7 +36,7 @@ class Link:
         self.meanwhile()
         return {"cluster_id": f"vc{len(self.asked)}", "state": "READY", "reason": ""}
 
-    def tell(self, call: Call) -> None:
+    def tell_soon(self, call: Call) -> None:
         self.told.append(call)
 
 

@@ -247,4 +247,4 @@ def test_that_the_controller_is_away_does_not_hide_why_somebody_stopped():
 def test_closing_is_one_message():
     script = Scripted()
     script.perform(close_cluster("question-1", unused=False))
-    assert script.done == [steps.Tell(CloseCluster("question-1", False))]
+    assert script.done == [steps.Tell(CloseCluster("question-1", False), urgent=False)]
