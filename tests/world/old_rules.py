@@ -244,7 +244,7 @@ RULES: dict[str, Rule] = {
     "8-marker-before-its-lock": _is(Submitter, perform=_perform_unlocked),
     "9-clusters-without-ask-ids": _is(Registry, by_ask=lambda *_: None),
     "9-leases-without-ask-ids": _is(LeaseTable, answer_to=lambda *_: None),
-    "10-leases-of-dead-callers": _is(Leases, worker_ended=_nothing, doubt=_nothing),
+    "10-leases-of-dead-callers": _is(Leases, worker_ended=_nothing),
     "11-generation-forgotten": _is(recovery, _generations=lambda *_: 0, _read_or=lambda kind, found, default, unread: default),
     "hold-names-cut": _is(holds, hold_name=lambda node_id, number: f"remora-hold-{node_id[:16]}-{number}"),
     # Of the lives
