@@ -9,24 +9,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from remora.cli.simulate import console_for, show_table
+from remora.cli.simulate import Complete, Scenario, console_for, show_table
 from remora.errors import InvalidInputError
 from remora.model.virtual_clusters import VirtualCluster
 from remora.sim.node_types_file import load_node_types
 from remora.sim.planned import plan_scenario, planned_headline, planned_tables
-from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_types
+from remora.sim.scenario import load_scenario, parse_scenario, with_types
 
 
 def plan(
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SCENARIO",
-            help="A scenario file, or the name of a shipped one.",
-            show_default=False,
-            autocompletion=lambda: sorted(shipped()),
-        ),
-    ] = None,
+    scenario: Scenario = None,
     node_types: Annotated[
         Path | None,
         typer.Option(
@@ -37,7 +29,7 @@ def plan(
         str | None,
         typer.Option("--virtual-cluster", metavar="JSON", help="Also plan for this virtual cluster.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")] = False,
+    as_json: Complete = False,
 ) -> None:
     """Say which machines would be started, for whom, and why some things would get none.
 
