@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from remora.cli.nodes import Address, connected, show_machines
-from remora.cli.simulate import console_for, show_table
+from remora.cli.simulate import Complete, console_for, show_table
 from remora.errors import InvalidInputError
 from remora.model.virtual_clusters import VirtualCluster
 from remora.sim.node_types_file import load_node_types
@@ -20,15 +20,7 @@ from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_typ
 
 
 def plan(
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SCENARIO",
-            help="A scenario file, or the name of a shipped one.",
-            show_default=False,
-            autocompletion=lambda: sorted(shipped()),
-        ),
-    ] = None,
+    scenario: Scenario = None,
     node_types: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +31,7 @@ def plan(
         str | None,
         typer.Option("--virtual-cluster", metavar="JSON", help="Also plan for this virtual cluster.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")] = False,
+    as_json: Complete = False,
     address: Address = None,
 ) -> None:
     """Say which machines would be started, for whom, and why some things would get none.

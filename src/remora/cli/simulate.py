@@ -25,21 +25,24 @@ from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_see
 from remora.sim.scenario_run import Progress as Report
 from remora.sim.scenario_run import run_scenario
 
+Scenario = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SCENARIO",
+        help="A scenario file, or the name of a shipped one.",
+        show_default=False,
+        autocompletion=lambda: sorted(shipped()),
+    ),
+]
+Complete = Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")]
+
 _LONG_SECONDS = 1.0
 _LONG_EVENTS = 5_000
 
 
 def simulate(
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SCENARIO",
-            help="A scenario file, or the name of a shipped one.",
-            show_default=False,
-            autocompletion=lambda: sorted(shipped()),
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")] = False,
+    scenario: Scenario = None,
+    as_json: Complete = False,
     picture: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw use over time into a file.", show_default=False)
     ] = None,

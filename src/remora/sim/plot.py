@@ -122,19 +122,7 @@ def _draw_lanes(axes: Any, run: Run) -> None:
     if run.clusters:
         handles.append(Patch(facecolor="none", edgecolor=_INK, ls="--", lw=0.8, label="reserved"))
     if fine and handles:
-        axes.legend(
-            handles=handles,
-            loc="lower right",
-            bbox_to_anchor=(1, 1),
-            ncols=min(len(handles), 5),
-            frameon=False,
-            fontsize=8.5,
-            handlelength=1,
-            handleheight=1,
-            columnspacing=1.2,
-            labelcolor=_INK,
-            borderaxespad=0.1,
-        )
+        _put_legend(axes, min(len(handles), 5), handles=handles)
 
 
 def _draw_blocks(axes: Any, blocks: list[_Block], base: float, end: float, colours: dict[str, str]) -> None:
@@ -333,10 +321,16 @@ def _draw_machines(axes: Any, run: Run) -> None:
     axes.set_axisbelow(True)
     for side in axes.spines.values():
         side.set_visible(False)
+    _put_legend(axes, 6)
+
+
+def _put_legend(axes: Any, columns: int, **what: Any) -> None:
+    """Above the axes, at their right end."""
     axes.legend(
+        **what,
         loc="lower right",
         bbox_to_anchor=(1, 1),
-        ncols=6,
+        ncols=columns,
         frameon=False,
         fontsize=8.5,
         handlelength=1,
