@@ -10,13 +10,13 @@ import typer
 from rich.text import Text
 
 from remora.cli.nodes import Address, connected, show_machines
-from remora.cli.simulate import Complete, console_for, show_table
+from remora.cli.simulate import Complete, Scenario, console_for, show_table
 from remora.errors import InvalidInputError
 from remora.model.virtual_clusters import VirtualCluster
 from remora.sim.node_types_file import load_node_types
 from remora.sim.planned import plan_scenario, planned_headline, planned_tables
 from remora.sim.report import Table
-from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_types
+from remora.sim.scenario import load_scenario, parse_scenario, with_types
 
 
 def plan(

@@ -284,3 +284,19 @@ def test_what_a_report_gave_back_is_not_given_back_again_by_a_restart(world: Lea
     world.round()  # the second is decided where the first was
     world.controller.tell(replace(first, state=WAITING, detail="RESTARTING", node_ids=()))
     world.controller.validate()
+
+
+def test_what_a_controller_before_us_decided_goes_elsewhere_when_others_have_its_share():
+    """Its own share counted against it."""
+    world = LeasedWorld("n1", "n2", cpus=1)
+    world.port.take("n2", {"CPU": 1})
+    cluster_id = world.create(flexible_resource_max={"CPU": 2})
+    slot, node_id = world.place(wanted_task(cluster=cluster_id, labels={"type": "cat"}))
+    assert node_id == "n1"
+    world.round()
+    world.port.take("n1", {"CPU": 1, share_token(cluster_id, "CPU"): 1})  # another of its cluster was faster
+    world.restart()
+    world.pass_time(3)
+    world.port.give("n2", {"CPU": 1})
+    world.pass_time(20)
+    assert world.slot_on(slot) == "n2"
