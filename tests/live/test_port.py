@@ -214,7 +214,7 @@ def test_every_report_is_what_decoding_all_of_it_would_give(stock: World) -> Non
         both = found.keys() & everything.keys()
         assert {node_id: found[node_id] for node_id in both} == {node_id: everything[node_id] for node_id in both}
         if found.keys() != everything.keys():  # all were asked for a moment later: meanwhile a node has joined or died
-            eventually(lambda: nodes_of(reports.fetch()).keys() == everything.keys())
+            eventually(lambda: {node_id.hex() for node_id in nodes_of(reports.fetch())} == everything.keys())
         seen.extend(found.values())
         return found
 
