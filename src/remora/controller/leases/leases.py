@@ -376,12 +376,15 @@ class Leases:
         workload = lease.workload
         if (lease.is_actor and not lease.actor_id) or not workload.placed or (view and not self.lacks(lease, view)):
             return False
-        old, at = workload.node, workload.host or Host(None, workload.node, None)
-        workload.confirmed = False  # no report shows it, though a controller before us may have decided it: it is assumed
+        old, confirmed = workload.node, workload.confirmed
+        at = workload.host or Host(None, old, None)
         self._cluster.release(workload)
         chosen = decide(self._cluster, workload.request, lease.ask.labels, workload.workload_id)
         if chosen is None:
-            self._cluster.put_back(workload, at)
+            if confirmed:
+                self._cluster.move(workload, old)
+            else:
+                self._cluster.put_back(workload, at)
             return False
         self._cluster.place(workload, chosen)
         if chosen.node == old:
@@ -421,7 +424,10 @@ class Leases:
             return self._decide(known_as, ask)[0]
         self._unknown(ask.request)
         workload = Workload(known_as, ask.request, ask.labels, self._scheduler.next_order())
-        self._cluster.move(workload, node.number)
+        if node_id is not None:
+            self._cluster.move(workload, node.number)
+        else:
+            self._cluster.restore(workload, node.number)
         return workload
 
     def _end(self, lease: Lease) -> None:
