@@ -181,7 +181,8 @@ def waiting(stage: Stage) -> None:
     cluster = stage.opens(chance.choice((flexible(1), flexible(2), flexible(1, 1), flexible(2, 1), fixed(1), fixed(2))))
     inner = stage.opens(flexible(1), 0.3, cluster) if stage.often(0.2) else cluster
     is_long = stage.often(0.5)  # it says again and again that it waits
-    stage.weather(stage.at(1.5, 2.5) if is_long else 0.4, CALLS_SLOW, CALLS_SLOW, CALLS_DOUBLE, FEEDS_LATE)
+    often = CALLS_SLOW if is_long else CALLS_DOUBLE
+    stage.weather(stage.at(1.5, 2.5) if is_long else 0.4, often, often, CALLS_SLOW, CALLS_DOUBLE, FEEDS_LATE)
     for _ in range(chance.choice((1, 2, 3))):
         begin = stage.at(0.5, 1.0 if is_long else 2.0)
         parent = stage.parent(chance.choice((0.1, 0.5, 1.5)), waits=(4.0, 6.0) if is_long else ())
@@ -224,9 +225,9 @@ def forgetting(stage: Stage) -> None:
 
 
 def borrowing(stage: Stage) -> None:
-    """Work that never ends has what is somebody else's minimum."""
+    """Work that never ends has what is somebody else's minimum, or gets it when that is lost with its node."""
     chance = stage.chance
-    stage.nodes((2,), (4,), (2, 2), (2, 1), (1, 1))
+    nodes = stage.nodes((2,), (4,), (2, 2), (2, 1), (1, 1))
     other = stage.another_job() if stage.often(0.5) else stage.job
     borrower = stage.opens(flexible(4)) if stage.often(0.8) else ""
     task = stage.task(chance.choice((0.3, 1.0, 2.0)))
@@ -237,6 +238,8 @@ def borrowing(stage: Stage) -> None:
         owed = stage.opens(spec, begin, job=other)
         for _ in range(chance.choice((1, 2, 4))):
             stage.submits(stage.at(begin + 0.1, begin + 4.0), owed, stage.task(chance.choice((0.2, 1.0))), job=other)
+    if len(nodes) > 1 and stage.often(0.5):
+        stage.writer.actions.append(NodeDies(stage.at(3.0, 7.0), nodes[1]))
     stage.weather(1.0, REPORTS, WORKERS_SLOW, EFFECTS_SLOW)
 
 

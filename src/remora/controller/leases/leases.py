@@ -313,7 +313,10 @@ class Leases:
             return self._decide(known_as, ask)[0]
         self._undecided.unknown(ask.request)
         workload = Workload(known_as, ask.request, ask.labels, self._scheduler.next_order())
-        self._cluster.move(workload, node.number)
+        if node_id is not None:
+            self._cluster.move(workload, node.number)
+        else:
+            self._cluster.restore(workload, node.number)
         return workload
 
     def _end(self, lease: Lease) -> None:

@@ -46,12 +46,15 @@ class Unstarted:
         workload = lease.workload
         if (lease.is_actor and not lease.actor_id) or not workload.placed or (view and not self.lacks(lease, view)):
             return False
-        old, at = workload.node, workload.host or Host(None, workload.node, None)
-        workload.confirmed = False  # no report shows it, though a controller before us may have decided it: it is assumed
+        old, confirmed = workload.node, workload.confirmed
+        at = workload.host or Host(None, old, None)
         self._cluster.release(workload)
         chosen = decide(self._cluster, workload.request, lease.ask.labels, workload.workload_id)
         if chosen is None:
-            self._cluster.put_back(workload, at)
+            if confirmed:
+                self._cluster.move(workload, old)
+            else:
+                self._cluster.put_back(workload, at)
             return False
         self._cluster.place(workload, chosen)
         if chosen.node == old:

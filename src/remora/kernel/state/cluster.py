@@ -128,6 +128,20 @@ class Cluster:
         self.load.update(host.node)
         self._index(workload, host)
 
+    def restore(self, workload: Workload, number: int) -> None:
+        """Place a workload where somebody before us decided that it starts: it takes what it needs, whatever is left there. A
+        share that was never remembered is made again; where that cannot be, nothing is taken."""
+        host, needs = self._host_on(workload, number), workload.request.resources.pairs
+        if host.cluster is None or all(shares.vnode_of(host, name) is not None for name, _ in needs):
+            self.put_back(workload, host)
+            return
+        journal: shares.Journal = []
+        if shares.take(self, host, needs, journal):
+            self._index(workload, host)
+        else:
+            shares.undo(journal)
+            self.move(workload, number)
+
     def release(self, workload: Workload) -> None:
         """Forget where a workload is, and give back what it took; what a confirmed one took comes back with a report."""
         if not workload.confirmed:

@@ -300,3 +300,18 @@ def test_what_a_controller_before_us_decided_goes_elsewhere_when_others_have_its
     world.port.give("n2", {"CPU": 1})
     world.pass_time(20)
     assert world.slot_on(slot) == "n2"
+
+
+def test_what_a_controller_before_us_decided_is_given_to_nobody_else_after_a_restart():
+    """Its token stands, and no report shows it: it counts all the same."""
+    world = LeasedWorld("n1", cpus=1)
+    cluster_id = world.create(fixed_size_nodes=[{"nodes": [{"resources": {"CPU": 1}}]}])
+    slot, node_id = world.place(wanted_task(cluster=cluster_id, labels={"type": "cat"}))
+    waiting, nowhere = world.place(wanted_task(cluster=cluster_id, labels={"type": "cat"}))
+    assert (node_id, nowhere) == ("n1", None)
+    world.port.take("n1", {"CPU": 1})  # neither can start
+    world.round()
+    world.restart()
+    world.pass_time(20)
+    assert world.slot_on(slot) == "n1"
+    assert world.slot_on(waiting) is None
