@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from remora.controller.commands import Pending, begin
+from remora.controller.answering import Pending
+from remora.controller.commands import begin
 from remora.controller.controller import Controller
 from remora.controller.effects import Done, Effect, perform
 from remora.controller.recovery import recover

@@ -10,7 +10,8 @@
     │   ├── InvalidVirtualClusterError          virtual cluster specs, and ones that can never fit
     │   ├── InvalidScenarioError                scenario files of the simulator
     │   ├── InvalidNodeTypeError                node types that an autoscaler can start
-    │   └── UnknownNameError (also LookupError) a node, workload or cluster that is not there
+    │   ├── UnknownNameError (also LookupError) a node, workload or cluster that is not there
+    │   └── ConflictError                       what is there now contradicts what was asked
     ├── IncompatibleRayError                    this Ray lacks something that Remora needs
     ├── VirtualClusterTimeoutError (also TimeoutError)  a minimum was not reserved in time
     ├── ControllerError                         the controller failed over a call: a bug in Remora, or another version
@@ -66,6 +67,10 @@ class InvalidNodeTypeError(InvalidInputError):
 
 class UnknownNameError(InvalidInputError, LookupError):
     """A node, workload, group or virtual cluster of that name is not there."""
+
+
+class ConflictError(InvalidInputError):
+    """What is there now contradicts what was asked: look again, and ask for what fits."""
 
 
 class IncompatibleRayError(RemoraError):

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.stepping import Stepping
 from tests.unit.controller.worlds import Killed, MortalPort, Offer, World
 
-from remora.controller.commands import Pending
+from remora.controller.answering import Pending
 from remora.errors import InvalidVirtualClusterError
 from remora.port.contract import ENDED, GROUP, WORKER, NodeView, Observation, Work
 from remora.port.contract import RUNNING as SEAM_RUNNING

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from tests.world.failure import Failure
 from tests.world.port import WorldPort
 
-from remora.controller.commands import Reply, begin
+from remora.controller.answering import Reply
+from remora.controller.commands import begin
 from remora.controller.effects import Done, Effect
 from remora.controller.recovery import recover
 from remora.port.contract import Observation, Work

@@ -11,7 +11,7 @@ from tests.world.failure import Failure
 from tests.world.groups import CREATED, RESCHEDULING, GroupEntry
 from tests.world.owning import STARTED, Run
 
-from remora.controller.commands import Reply
+from remora.controller.answering import Reply
 from remora.model.labels import ACTOR_ID
 from remora.model.requests import NodeClass
 from remora.model.strategies import ACTOR, OBJECT, TASK, Affinity

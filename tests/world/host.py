@@ -15,7 +15,7 @@ from tests.world.faults import CALLS_DOUBLE, CALLS_SLOW, EFFECTS_FAIL, EFFECTS_S
 from tests.world.keeper import Keeper
 from tests.world.port import WorldPort
 
-from remora.controller.commands import Reply
+from remora.controller.answering import Reply
 from remora.controller.effects import Done, Effect, Find, FindAll, FindEnded, perform
 from remora.errors import InvariantError, RemoraError
 from remora.port.contract import Observation, Work

@@ -14,7 +14,7 @@ from tests.world import bodies
 from tests.world.clients import Submitter
 from tests.world.processes import LATER
 
-from remora.controller import commands, recovery
+from remora.controller import answering, recovery
 from remora.controller.assumed import Assumed
 from remora.controller.clusters import growing
 from remora.controller.clusters.admission import Admission
@@ -131,7 +131,7 @@ def _slot_told_at_once() -> Iterator[None]:
         ask = decode_ask(call.request)
         answer = controller.leases.place(call.ask, ask, call.job_id, call.worker_id)
         controller.growing.offer(ask.request.cluster, ask.request.demand)
-        return commands._value(answer)
+        return answering.value(answer)
 
     with _handled_by(Place, place):
         yield
@@ -139,12 +139,12 @@ def _slot_told_at_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled_by(kind: type, handler: Any) -> Iterator[None]:
-    before = commands._handlers[kind]
-    commands._handlers[kind] = handler
+    before = answering.handlers[kind]
+    answering.handlers[kind] = handler
     try:
         yield
     finally:
-        commands._handlers[kind] = before
+        answering.handlers[kind] = before
 
 
 def _wait_for_admission(who: Who, orphans: Sequence[str], *, class_id: str | None, in_group: bool) -> Steps[bool]:
@@ -193,7 +193,7 @@ def _unused_with_all_inside() -> Iterator[None]:
         asked = controller.registry.by_ask(call.cluster_id)
         for record in controller.registry.close(asked.cluster_id if asked is not None else call.cluster_id):
             controller.growing.close(record, unused=call.unused)
-        return commands._value(None)
+        return answering.value(None)
 
     with _handled_by(CloseCluster, close):
         yield

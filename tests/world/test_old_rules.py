@@ -12,7 +12,7 @@ from tests.world.life import play
 from tests.world.old_rules import RULES, put_back
 from tests.world.writing import write
 
-from remora.controller import assumed, commands, recovery
+from remora.controller import answering, assumed, commands, operating, recovery
 from remora.controller.clusters import admission, growing, lending, registry, share_writer
 from remora.controller.leases import failover, lease_table, lease_tokens, leases
 from remora.controller.tokens import class_tokens, holds
@@ -20,7 +20,7 @@ from remora.kernel.placing import inside
 from remora.kernel.state import cluster, shares
 
 _PLACES: tuple[Any, ...] = (
-    *(admission, assumed, bodies, class_tokens, cluster, commands, failover, growing, holds, inside, lease_table),
+    *(admission, assumed, bodies, class_tokens, cluster, commands, operating, failover, growing, holds, inside, lease_table),
     *(lease_tokens, leases, lending, recovery, registry, share_writer, shares),
 )
 
@@ -31,7 +31,7 @@ def members() -> dict[str, Any]:
     found = {f"{place.__name__}.{name}": each for place in _PLACES for name, each in vars(place).items() if callable(each)}
     for kind in (*classes, Submitter):
         found |= {f"{kind.__module__}.{kind.__qualname__}.{name}": each for name, each in vars(kind).items() if callable(each)}
-    return found | {f"commands of {kind.__name__}": handler for kind, handler in commands._handlers.items()}
+    return found | {f"commands of {kind.__name__}": handler for kind, handler in answering.handlers.items()}
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -18,7 +18,7 @@ from tests.world.timeline import Chance, Timeline
 from tests.world.world import World, node_id_of
 from tests.world.writing import write
 
-from remora.controller.commands import Reply
+from remora.controller.answering import Reply
 from remora.controller.effects import Done, Effect
 from remora.model.requests import NodeClass
 from remora.model.selectors import LabelSelector

@@ -11,23 +11,43 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remora.cli.nodes import Address, amounts, connected
+from remora.cli.nodes import Address, Reason, amounts, connected
+from remora.errors import InvalidInputError
 
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
-def queue(as_json: _Json = False, address: Address = None) -> None:
+def queue(
+    priority: Annotated[
+        str | None, typer.Option("--priority", metavar="ID=N", help="Another priority; more goes first.", show_default=False)
+    ] = None,
+    withdraw: Annotated[
+        str | None, typer.Option("--withdraw", metavar="ID", help="Take one out of the queue.", show_default=False)
+    ] = None,
+    reason: Reason = "",
+    as_json: _Json = False,
+    address: Address = None,
+) -> None:
     """Show the virtual clusters that wait for their minimum, in the order in which they are served, and why they wait.
 
-    Those with the same parent stand in one queue.
+    Those with the same parent stand in one queue. Whoever waits for one that is withdrawn hears by whom and why.
 
     [bold]Examples[/bold]
 
     remora queue
 
+    remora queue --priority vc3=10
+
+    remora queue --withdraw vc3 --reason 'the cluster is needed for the demo'
+
     remora queue --json
     """
+    changed = _numbered(priority) if priority is not None else None
     api = connected(address)
+    if changed is not None:
+        api.set_priority(*changed, reason=reason)
+    if withdraw is not None:
+        api.end_cluster(withdraw, queued=True, reason=reason)
     rows = [row for row in api.virtual_clusters() if row["position"]]
     since = _queued_at(api.events()) if rows else {}
     waiting = [_waiting(row, since) for row in sorted(rows, key=lambda row: (row["parent"] or "", row["position"]))]
@@ -48,10 +68,22 @@ def queue(as_json: _Json = False, address: Address = None) -> None:
 
 def clusters(
     nodes: Annotated[bool, typer.Option("--nodes", help="Show the virtual nodes too.")] = False,
+    resize: Annotated[
+        str | None, typer.Option("--resize", metavar="ID", help="Give one another maximum, with --max.", show_default=False)
+    ] = None,
+    most: Annotated[
+        str | None, typer.Option("--max", metavar="JSON", help="Its new maximum; null takes one away.", show_default=False)
+    ] = None,
+    close: Annotated[
+        str | None, typer.Option("--close", metavar="ID", help="Close one; what runs in it finishes.", show_default=False)
+    ] = None,
+    reason: Reason = "",
     as_json: _Json = False,
     address: Address = None,
 ) -> None:
     """Show the tree of virtual clusters: what each uses, has reserved, has now and may have at most.
+
+    One that has more than its new maximum gives back what is idle at once, and the rest as its work ends.
 
     [bold]Examples[/bold]
 
@@ -59,9 +91,19 @@ def clusters(
 
     remora clusters --nodes
 
+    remora clusters --resize vc1 --max '{"CPU": 8}' --reason 'the night shift is over'
+
+    remora clusters --close vc1
+
     remora clusters --json
     """
-    found = connected(address).virtual_clusters()
+    limits = _limits(resize, most)
+    api = connected(address)
+    if resize is not None:
+        api.resize_cluster(resize, limits, reason=reason)
+    if close is not None:
+        api.end_cluster(close, reason=reason)
+    found = api.virtual_clusters()
     console = Console(highlight=False)
     if as_json:
         console.print_json(json.dumps(found))
@@ -75,6 +117,30 @@ def clusters(
     for depth, row in _tree(found, None):
         _add(table, depth, row, nodes)
     console.print(table)
+
+
+def _limits(resize: str | None, most: str | None) -> dict[str, float | None]:
+    example = "for example --resize vc1 --max '{\"CPU\": 8}'"
+    if (resize is None) != (most is None):
+        raise InvalidInputError(f"--resize and --max belong together: which virtual cluster, and how much; {example}")
+    if most is None:
+        return {}
+    try:
+        value = json.loads(most)
+    except ValueError as error:
+        raise InvalidInputError(f"--max {most!r} is not JSON ({error}); {example}") from None
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"--max {most!r} is not a JSON object; {example}")
+    return value
+
+
+def _numbered(priority: str) -> tuple[str, int]:
+    cluster_id, equals, number = priority.partition("=")
+    try:
+        return cluster_id, int(number)
+    except ValueError:
+        what = "is not a whole number" if equals else "names no priority"
+        raise InvalidInputError(f"--priority {priority!r} {what}; for example --priority vc3=10 (more goes first)") from None
 
 
 def _tree(rows: list[dict[str, Any]], parent: str | None, depth: int = 0) -> list[tuple[int, dict[str, Any]]]:

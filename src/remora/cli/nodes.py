@@ -19,6 +19,8 @@ from remora.model.taints import parse_taints
 _NodeId = Annotated[str | None, typer.Option("--node-id", help="The node, by its id or a beginning of it.", show_default=False)]
 _NodeIp = Annotated[str | None, typer.Option("--node-ip", help="The node, by its address.", show_default=False)]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: say what would start, and what would stay.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)]
 Address = Annotated[
     str | None, typer.Option("--address", help="The cluster; by default the one that runs here.", show_default=False)
 ]
@@ -33,6 +35,8 @@ def taint(
     remove: Annotated[
         str | None, typer.Option("--remove", "--delete", metavar="JSON", help="Taints to take away.", show_default=False)
     ] = None,
+    dry_run: _DryRun = False,
+    reason: Reason = "",
     as_json: _Json = False,
     address: Address = None,
 ) -> None:
@@ -45,6 +49,8 @@ def taint(
     remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
 
     remora taint --node-ip 10.0.0.7 --remove '{"memory-pressure": "high"}'
+
+    remora taint --node-id 4f2a --append '{"memory-pressure": "high"}' --dry-run
     """
     if append is None and remove is None:
         raise InvalidTaintError('say which taints: --append or --remove, for example --append \'{"gpu_node": "true"}\'')
@@ -52,10 +58,13 @@ def taint(
     _check_node(node_id, node_ip)
     api = connected(address)
     found = api.find_node(node_id, node_ip)
+    if dry_run:
+        _show_preview(api.preview_node(found, taints={**dict.fromkeys(dict(removed)), **dict(added)}), as_json)
+        return
     if removed:
-        api.untaint_node(found, [key for key, _ in removed])
+        api.untaint_node(found, [key for key, _ in removed], reason=reason)
     if added:
-        api.taint_node(found, dict(added))
+        api.taint_node(found, dict(added), reason=reason)
     _show_marks(api, found, as_json)
 
 
@@ -63,6 +72,8 @@ def label(
     changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE... KEY-...", help="Labels to set, and to take away.")],
     node_id: _NodeId = None,
     node_ip: _NodeIp = None,
+    dry_run: _DryRun = False,
+    reason: Reason = "",
     as_json: _Json = False,
     address: Address = None,
 ) -> None:
@@ -78,8 +89,16 @@ def label(
     _check_node(node_id, node_ip)
     api = connected(address)
     found = api.find_node(node_id, node_ip)
-    api.label_node(found, labels)
+    if dry_run:
+        _show_preview(api.preview_node(found, labels=labels), as_json)
+        return
+    api.label_node(found, labels, reason=reason)
     _show_marks(api, found, as_json)
+
+
+def _show_preview(found: dict[str, Any], as_json: bool) -> None:
+    """What a change would do."""
+    typer.echo(json.dumps(found) if as_json else found["text"])
 
 
 def _show_marks(api: Any, node_id: str, as_json: bool) -> None:

@@ -71,8 +71,16 @@ def events(
         return
     table = Table("At", "Kind", "About", "What", box=box.SIMPLE_HEAD)
     for entry in found:
-        table.add_row(entry["at"][11:19], entry["kind"], entry["subject"][:12], Text(entry["text"]))
+        table.add_row(entry["at"][11:19], entry["kind"], entry["subject"][:12], Text(entry["text"] + said_by(entry)))
     console.print(table)
+
+
+def said_by(entry: dict[str, Any]) -> str:
+    """Return `` (alice by remora taint from host: why)`` for an entry that says who did it."""
+    by = entry.get("by") or {}
+    parts = [by.get("who", ""), *(f"{word} {by[name]}" for word, name in (("by", "through"), ("from", "from")) if by.get(name))]
+    who = " ".join(filter(None, parts))
+    return f" ({': '.join(filter(None, (who, by.get('reason', ''))))})" if by else ""
 
 
 def decisions(journal: list[dict[str, Any]], actor_id: str) -> list[dict[str, str]]:

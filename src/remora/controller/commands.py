@@ -6,11 +6,12 @@ the effects that it plans. A call that arrives twice is answered twice and chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
+from remora.controller import operating  # noqa: F401 - it answers calls too
+from remora.controller.answering import Pending, Reply, answers, handlers, value
 from remora.controller.clusters.lending import Kind
 from remora.controller.clusters.records import CLOSED
 from remora.controller.controller import Controller
@@ -19,7 +20,7 @@ from remora.controller.views.machine_words import with_machines
 from remora.controller.views.reasons import why_waiting, why_work
 from remora.controller.views.status import status
 from remora.controller.views.tree_view import look_at, root_row, tree
-from remora.errors import ControllerAwayError, RemoraError, UnknownNameError
+from remora.errors import ConflictError, ControllerAwayError, RemoraError, UnknownNameError
 from remora.kernel.explaining.explain import Explanation
 from remora.kernel.explaining.explain_groups import explain_group
 from remora.kernel.placing.group_fit import first_possible, is_there
@@ -37,39 +38,10 @@ from remora.wire.shapes import shape_key
 from remora.wire.timing import OFFER_SECONDS, TOLD_SECONDS
 from remora.wire.tokens import class_of_token, class_token
 
-C = TypeVar("C", bound=calls.Call)
-
 _NO_MACHINES = "the nodes that are there could not hold it, even when nothing else ran"
 
 _MOST_ASKS = 8
 """Of so many of the last changes of a node it is known for which question each was made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer: a value, or the error that the caller gets."""
-
-    value: Any = None
-    error: Exception | None = None
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-class Pending:
-    """A call that was taken in. ``poll`` returns its reply, or None while something has to happen first."""
-
-    def __init__(self, poll: Callable[[], Reply | None]) -> None:
-        self._poll = poll
-
-    def poll(self) -> Reply | None:
-        """Whatever goes wrong is the caller's answer."""
-        try:
-            return self._poll()
-        except Exception as error:  # noqa: BLE001 - one call that fails stops no other
-            return Reply(error=error)
 
 
 def begin(controller: Controller, call: calls.Call) -> Pending:
@@ -80,7 +52,7 @@ def begin(controller: Controller, call: calls.Call) -> Pending:
         )
     name = type(call).__name__
     try:
-        pending = _handlers[type(call)](controller, call)
+        pending = handlers[type(call)](controller, call)
     except RemoraError as error:
         return _now(Reply(error=error))
     except Exception as error:  # noqa: BLE001 - one call that fails stops no other
@@ -94,67 +66,52 @@ def _now(reply: Reply) -> Pending:
     return Pending(lambda: reply)
 
 
-def _value(value: Any) -> Pending:
-    return _now(Reply(value))
-
-
 def _once_stored(controller: Controller, key: str) -> Pending:
     """Answer when what is remembered is as it should be: whoever is answered does not say it again, and whoever comes after us
     knows only what is remembered."""
     return Pending(lambda: Reply() if controller.store.is_confirmed(key) else None)
 
 
-_handlers: dict[type, Callable[[Controller, Any], Pending]] = {}
-
-
-def _answers(kind: type[C]) -> Callable[[Callable[[Controller, C], Pending]], Callable[[Controller, C], Pending]]:
-    def register(handler: Callable[[Controller, C], Pending]) -> Callable[[Controller, C], Pending]:
-        _handlers[kind] = handler
-        return handler
-
-    return register
-
-
 # Classes and leases
 
 
-@_answers(calls.EnsureClass)
+@answers(calls.EnsureClass)
 def _ensure(controller: Controller, call: calls.EnsureClass) -> Pending:
     spec = _spec(call.spec)
     return _once_remembered(controller, [spec], _need(controller, spec))
 
 
-@_answers(calls.Place)
+@answers(calls.Place)
 def _place(controller: Controller, call: calls.Place) -> Pending:
     ask = decode_ask(call.request)
     slot, node_id = controller.leases.place(call.ask, ask, call.job_id, call.worker_id)
     controller.growing.offer(ask.request.cluster, ask.request.demand)
     if ask.request.kind == ACTOR:  # GCS keeps its labels, by which whoever comes after us finds it
-        return _value((slot, node_id))
+        return value((slot, node_id))
     key = TASK_LEASES.key(slot)
     return Pending(lambda: Reply((slot, node_id)) if controller.store.is_confirmed(key) else None)
 
 
-@_answers(calls.Claim)
+@answers(calls.Claim)
 def _claim(controller: Controller, call: calls.Claim) -> Pending:
     controller.leases.claim(call.slot, call.actor_id, call.ask)
-    return _value(None)
+    return value(None)
 
 
-@_answers(calls.GiveUp)
+@answers(calls.GiveUp)
 def _give_up(controller: Controller, call: calls.GiveUp) -> Pending:
     controller.leases.give_up(call.slot, call.ask)
     return _once_stored(controller, TASK_LEASES.key(call.slot))
 
 
-@_answers(calls.PutObject)
+@answers(calls.PutObject)
 def _put_object(controller: Controller, call: calls.PutObject) -> Pending:
     bystanders = controller.leases.bystanders
     bystanders.put_object(call.object_id, call.labels, call.node_id, call.namespace, call.job_id)
     return _once_stored(controller, OBJECTS.key(call.object_id))
 
 
-@_answers(calls.DropObject)
+@answers(calls.DropObject)
 def _drop_object(controller: Controller, call: calls.DropObject) -> Pending:
     controller.leases.bystanders.drop(call.object_id)
     return _once_stored(controller, OBJECTS.key(call.object_id))
@@ -163,7 +120,7 @@ def _drop_object(controller: Controller, call: calls.DropObject) -> Pending:
 # Placement groups
 
 
-@_answers(calls.OfferGroup)
+@answers(calls.OfferGroup)
 def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     request = decode_group(call.group)
     group = Group("", request)
@@ -171,9 +128,9 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     if option is not None and request.cluster is None and not is_there(controller.cluster, group, option):
         # Only with machines that are not there: until they are, GCS would find it infeasible.
         controller.scaling.waits.offer(call.ask, request)
-        return _value(_offer(None, {}, with_machines(controller, Explanation(_NO_MACHINES), ("group", call.ask))))
+        return value(_offer(None, {}, with_machines(controller, Explanation(_NO_MACHINES), ("group", call.ask))))
     if option is None:
-        return _value(_offer(None, {}, explain_group(controller.cluster, group)))
+        return value(_offer(None, {}, explain_group(controller.cluster, group)))
     if request.cluster is None:
         controller.scaling.waits.place(call.ask)
         kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
@@ -182,7 +139,7 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     record, why = controller.groups.offer(group, option, call.job_id, call.ask)
     if record is None:
         controller.scaling.waits.offer(call.ask, request)
-        return _value(_offer(None, {}, with_machines(controller, why, ("group", call.ask))))
+        return value(_offer(None, {}, with_machines(controller, why, ("group", call.ask))))
     controller.scaling.waits.place(call.ask)
     share_id = record.cluster_id
 
@@ -205,29 +162,29 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     return Pending(poll)
 
 
-@_answers(calls.ConfirmGroup)
+@answers(calls.ConfirmGroup)
 def _confirm_group(controller: Controller, call: calls.ConfirmGroup) -> Pending:
     controller.groups.confirm(call.share_id, call.group_id)
-    return _value(None)
+    return value(None)
 
 
-@_answers(calls.ReleaseGroup)
+@answers(calls.ReleaseGroup)
 def _release_group(controller: Controller, call: calls.ReleaseGroup) -> Pending:
     known = controller.groups.release(call.share_or_group, call.ask)
     controller.scaling.waits.place(call.share_or_group)
     controller.shares.look = True
-    return _value(known)
+    return value(known)
 
 
 # Virtual clusters
 
 
-@_answers(calls.CreateCluster)
+@answers(calls.CreateCluster)
 def _create_cluster(controller: Controller, call: calls.CreateCluster) -> Pending:
     record = controller.registry.by_ask(call.ask)
     past = controller.registry.past(call.ask)
     if record is None and past is not None:
-        return _value({"cluster_id": past, "state": CLOSED, "position": 0, "reason": ""})
+        return value({"cluster_id": past, "state": CLOSED, "position": 0, "reason": ""})
     if record is None:
         tolerations = choice_from([], call.tolerations, [], None).tolerations
         spec = VirtualCluster.parse(call.spec)
@@ -245,12 +202,12 @@ def _create_cluster(controller: Controller, call: calls.CreateCluster) -> Pendin
     return Pending(poll)
 
 
-@_answers(calls.LookAtCluster)
+@answers(calls.LookAtCluster)
 def _look_at_cluster(controller: Controller, call: calls.LookAtCluster) -> Pending:
-    return _value(look_at(controller, call.cluster_id))
+    return value(look_at(controller, call.cluster_id))
 
 
-@_answers(calls.CloseCluster)
+@answers(calls.CloseCluster)
 def _close_cluster(controller: Controller, call: calls.CloseCluster) -> Pending:
     """By its id, or by the question that it was the answer to. That it is unused says nothing about those inside."""
     asked = controller.registry.by_ask(call.cluster_id)
@@ -265,7 +222,7 @@ def _close_cluster(controller: Controller, call: calls.CloseCluster) -> Pending:
     return Pending(lambda: Reply() if all(map(controller.registry.is_saved, names)) else None)
 
 
-@_answers(calls.WantShares)
+@answers(calls.WantShares)
 def _want_shares(controller: Controller, call: calls.WantShares) -> Pending:
     asked = _wants(call.hints)
     for spec, _, _ in asked:
@@ -274,7 +231,7 @@ def _want_shares(controller: Controller, call: calls.WantShares) -> Pending:
     return _once_remembered(controller, [spec for spec, _, _ in asked], None)
 
 
-@_answers(calls.RequestShares)
+@answers(calls.RequestShares)
 def _request_shares(controller: Controller, call: calls.RequestShares) -> Pending:
     asked = _wants(call.hints)
     for spec, _, _ in asked:
@@ -283,24 +240,24 @@ def _request_shares(controller: Controller, call: calls.RequestShares) -> Pendin
     return _once_remembered(controller, [spec for spec, _, _ in asked], None)
 
 
-@_answers(calls.Lend)
+@answers(calls.Lend)
 def _lend(controller: Controller, call: calls.Lend) -> Pending:
     _hear(controller, call.who, Kind.LENT)
-    return _value(None)
+    return value(None)
 
 
-@_answers(calls.SentOn)
+@answers(calls.SentOn)
 def _sent_on(controller: Controller, call: calls.SentOn) -> Pending:
     _hear(controller, call.who, Kind.RESUBMITTED)
-    return _value(None)
+    return value(None)
 
 
-@_answers(calls.Reclaim)
+@answers(calls.Reclaim)
 def _reclaim(controller: Controller, call: calls.Reclaim) -> Pending:
     return _wait_for_admission(controller, call.who, Kind.RETURNING, again=call.again)
 
 
-@_answers(calls.Enter)
+@answers(calls.Enter)
 def _enter(controller: Controller, call: calls.Enter) -> Pending:
     for worker_id in call.dead:
         controller.leases.worker_ended(worker_id)
@@ -330,7 +287,7 @@ def _hear(controller: Controller, who: calls.Who, kind: Kind) -> None:
 # People and programs that look or change something
 
 
-@_answers(calls.FindNode)
+@answers(calls.FindNode)
 def _find_node(controller: Controller, call: calls.FindNode) -> Pending:
     views = controller.picture.views
     if call.node_id is not None:
@@ -338,7 +295,7 @@ def _find_node(controller: Controller, call: calls.FindNode) -> Pending:
     else:
         found = [known for known, view in views.items() if view.address == call.address]
     if len(found) == 1:
-        return _value(found[0])
+        return value(found[0])
     what = f"id {call.node_id!r}" if call.node_id is not None else f"address {call.address!r}"
     some = ", ".join(f"{known[:12]} ({view.address})" for known, view in list(views.items())[:3])
     more = ", ..." if len(views) > 3 else ""
@@ -346,7 +303,7 @@ def _find_node(controller: Controller, call: calls.FindNode) -> Pending:
     raise UnknownNameError(f"{count} the {what}: the nodes are {some}{more}")
 
 
-@_answers(calls.LabelNode)
+@answers(calls.LabelNode)
 def _label(controller: Controller, call: calls.LabelNode) -> Pending:
     overrides = _overrides(controller, call.node_id)
     if call.ask not in overrides.asks:
@@ -356,11 +313,12 @@ def _label(controller: Controller, call: calls.LabelNode) -> Pending:
     return Pending(lambda: Reply() if controller.picture.is_remembered(node_id) else None)
 
 
-@_answers(calls.TaintNode)
+@answers(calls.TaintNode)
 def _taint(controller: Controller, call: calls.TaintNode) -> Pending:
     """Answered when nothing that does not tolerate the taints can start on the node any more."""
     overrides = _overrides(controller, call.node_id)
     if call.ask not in overrides.asks:
+        _check_taints(controller, call)
         taints = {**overrides.taints, **dict(call.set_), **dict.fromkeys(call.drop)}
         _override(controller, call, Overrides(overrides.labels, taints, overrides.asks), "taint")
     controller.touch(call.node_id)  # a fence of before may still be up: what is asked for is this one
@@ -380,16 +338,16 @@ def _taint(controller: Controller, call: calls.TaintNode) -> Pending:
     return Pending(poll)
 
 
-@_answers(calls.GetStatus)
+@answers(calls.GetStatus)
 def _status(controller: Controller, _: calls.GetStatus) -> Pending:
-    return _value(status(controller))
+    return value(status(controller))
 
 
-@_answers(calls.GetWaiting)
+@answers(calls.GetWaiting)
 def _waiting(controller: Controller, call: calls.GetWaiting) -> Pending:
     demands = {shape_key(demand.shapes): demand for demand in controller.picture.demands}
     found = [demands.get(key) for key in call.keys]
-    return _value(
+    return value(
         [
             None if each is None else {"count": each.count, **why_waiting(controller, each.shapes, each.strategy)}
             for each in found
@@ -397,7 +355,7 @@ def _waiting(controller: Controller, call: calls.GetWaiting) -> Pending:
     )
 
 
-@_answers(calls.Explain)
+@answers(calls.Explain)
 def _explain(controller: Controller, call: calls.Explain) -> Pending:
     def poll() -> Reply | None:
         works = controller.questions.inquire(call.id_or_name)
@@ -406,22 +364,22 @@ def _explain(controller: Controller, call: calls.Explain) -> Pending:
     return Pending(poll)
 
 
-@_answers(calls.GetEvents)
-def _events(controller: Controller, _: calls.GetEvents) -> Pending:
-    return _value(controller.context.journal.entries())
+@answers(calls.GetEvents)
+def _events(controller: Controller, call: calls.GetEvents) -> Pending:
+    return value(controller.context.journal.entries(call.since))
 
 
-@_answers(calls.GetClusters)
+@answers(calls.GetClusters)
 def _clusters(controller: Controller, _: calls.GetClusters) -> Pending:
-    return _value(tree(controller))
+    return value(tree(controller))
 
 
-@_answers(calls.GetTree)
+@answers(calls.GetTree)
 def _tree(controller: Controller, _: calls.GetTree) -> Pending:
-    return _value([root_row(controller.cluster), *tree(controller)])
+    return value([root_row(controller.cluster), *tree(controller)])
 
 
-@_answers(calls.Withdraw)
+@answers(calls.Withdraw)
 def _withdraw(controller: Controller, _: calls.Withdraw) -> Pending:
     controller.withdraw()
 
@@ -447,10 +405,10 @@ def _need(controller: Controller, spec: ClassSpec) -> list[str]:
     return controller.class_tokens.nodes_of(spec)
 
 
-def _once_remembered(controller: Controller, specs: list[ClassSpec], value: Any) -> Pending:
-    """Answer with a value when whoever comes after us would know of these classes: nobody says them again so soon."""
+def _once_remembered(controller: Controller, specs: list[ClassSpec], answer: Any) -> Pending:
+    """Give this answer when whoever comes after us would know of these classes: nobody says them again so soon."""
     ids = [spec.class_id for spec in specs]
-    return Pending(lambda: Reply(value) if all(map(controller.roster.is_saved, ids)) else None)
+    return Pending(lambda: Reply(answer) if all(map(controller.roster.is_saved, ids)) else None)
 
 
 def _stand(controller: Controller, nodes: dict[str, list[str]]) -> bool:
@@ -478,8 +436,18 @@ def _override(controller: Controller, call: calls.LabelNode | calls.TaintNode, o
     """Set labels and taints of a node, and note for which question: it is not done again for that one."""
     asks = [*overrides.asks, call.ask][-_MOST_ASKS:] if call.ask else overrides.asks
     controller.picture.set_overrides(call.node_id, Overrides(overrides.labels, overrides.taints, asks))
-    controller.context.note(what, call.node_id, _changes(call.set_, call.drop))
+    controller.context.note(what, call.node_id, _changes(call.set_, call.drop), call.by)
     controller.round()
+
+
+def _check_taints(controller: Controller, call: calls.TaintNode) -> None:
+    taints = controller.cluster.nodes.get(call.node_id).taints
+    for key, wanted in call.only_if:
+        if taints.get(key, wanted) != wanted:
+            raise ConflictError(
+                f"the taint {key!r} of the node {call.node_id[:12]} is {taints[key]!r}, not {wanted!r}: nothing was changed; "
+                f"to take it away say {key}={taints[key]}"
+            )
 
 
 def _changes(set_: calls.Pairs, drop: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from remora.controller.journal import Journal
 from remora.controller.set_aside import SetAside
+from remora.wire.calls import By
 
 
 class Context:
@@ -16,6 +17,6 @@ class Context:
         self.journal = journal
         self.aside = SetAside(clock, self.note)
 
-    def note(self, kind: str, subject: str, text: str) -> None:
-        """Write one line into the journal."""
-        self.journal.add(self.now(), kind, subject, text)
+    def note(self, kind: str, subject: str, text: str, by: By | None = None) -> None:
+        """Write one line into the journal; ``by`` says who did it."""
+        self.journal.add(self.now(), kind, subject, text, by)

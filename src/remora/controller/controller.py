@@ -82,6 +82,7 @@ class Controller:
         seed: int = 0,
     ) -> None:
         self.now = clock
+        self.generation = generation
         self.context = Context(clock, Journal(events or ()))
         self.scheduler = ContainedScheduler(self.context, seed)
         self.cluster = self.scheduler.cluster
@@ -338,7 +339,7 @@ class Controller:
         self.leases.orphaned(workloads)
 
     def _owed(self) -> set[str]:
-        return {name for owed in self.growing.reclaimed.values() for name in owed}
+        return self.growing.owed
 
     def _node_left(self, node_id: str) -> None:
         number = self.cluster.nodes.get(node_id).number

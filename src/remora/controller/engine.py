@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from remora.controller.commands import Pending, Reply, begin
+from remora.controller.answering import Pending, Reply
+from remora.controller.commands import begin
 from remora.controller.effects import Done, Effect, Put, perform
 from remora.controller.recovery import recover
 from remora.errors import ControllerAwayError, ControllerError
@@ -39,7 +40,7 @@ _ANSWER_SECONDS = 20.0
 _WRITERS = 512
 """So many effects may be under way; a thread that waits for a raylet costs little, and there are no more than were needed."""
 
-_FRESH = (calls.Place, calls.OfferGroup, calls.CreateCluster, calls.GetTree)
+_FRESH = (calls.Place, calls.OfferGroup, calls.CreateCluster, calls.GetTree, calls.PreviewNode, calls.ResizeCluster)
 _NEWEST = (calls.FindNode, calls.LabelNode, calls.TaintNode, calls.GetStatus, calls.Explain, calls.GetClusters)
 
 _log = logging.getLogger(__name__)

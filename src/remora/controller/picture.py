@@ -39,6 +39,7 @@ class Picture:
         self._classes: dict[str, frozenset[str]] = {}  # by node: classes of which work holds tokens
         self._classes_in_use: Counter[str] = Counter()
         self._stale: set[str] = set()
+        self._counts: dict[str, int] = {}
         self._relabelled: set[str] = set()
         self._nodes: tuple[NodeView, ...] = ()  # of the last report
         self.demands: tuple[Demand, ...] = ()
@@ -119,6 +120,10 @@ class Picture:
         """Look at the next report, also when it says nothing new: something could not be taken in."""
         self._nodes = ()
 
+    def counted(self, node_id: str) -> int:
+        """Return a number that changes whenever what is in use and free on a node was counted anew."""
+        return self._counts.get(node_id, 0)
+
     def settle(self) -> None:
         """Count anew what is free on nodes of which anything has changed."""
         for node_id in self._due(self._relabelled, "marking"):
@@ -137,6 +142,7 @@ class Picture:
         del self._views[node_id]
         self._classes_in_use.subtract(self._classes.pop(node_id, ()))
         self._stale.discard(node_id)
+        self._counts.pop(node_id, None)
         self._relabelled.discard(node_id)
         if self._overrides.pop(node_id, None) is not None:
             self._store.set(OVERRIDES.key(node_id), None)
@@ -195,6 +201,7 @@ class Picture:
 
     def _count(self, view: NodeView) -> None:
         """Count what is in use and what is free on a node; what our own holds take there may have changed since its report."""
+        self._counts[view.node_id] = self._counts.get(view.node_id, 0) + 1
         self._use.see(view)
         self._see_classes(view)
         node = self._cluster.nodes.get(view.node_id)

@@ -201,6 +201,19 @@ class Scheduler:
             self.settle()
         return vcluster
 
+    def resize_cluster(self, vcluster: VCluster, spec: VirtualCluster) -> None:
+        """Give a virtual cluster another maximum, which is at least what it has now."""
+        vcluster.spec = spec
+        vcluster.layout += 1  # what could never fit in it may now, and the other way round
+        vcluster.changed()
+        self.settle()
+
+    def prioritize(self, vcluster: VCluster, priority: int) -> None:
+        """Give a virtual cluster another place in the queue."""
+        vcluster.priority = priority
+        self.queue.sort(key=_rank)
+        self.settle()
+
     def enclose(self, group: GroupRequest, parent: VCluster, cluster_id: str) -> VCluster | None:
         """Reserve a placement group inside a virtual cluster, as a cluster of its own, and return it; None when it does not fit
         now. ``group`` has one option. Nothing is queued."""

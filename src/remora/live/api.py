@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import ray
+from msgspec.structs import replace as replace_struct
 from ray import ObjectRef
 from ray._raylet import BaseID
 from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 
-from remora.errors import InvalidInputError, InvalidLabelError, UnknownNameError
+from remora.errors import InvalidInputError, UnknownNameError
 from remora.live import installed
 from remora.live.adapter import unpatched
 from remora.live.adapter.local_nodes import follow_auth
 from remora.live.adapter.tables import submissions
+from remora.live.adapter.tokens_of_users import is_right_token as is_right_token
+from remora.live.adapter.tokens_of_users import is_token_needed as is_token_needed
 from remora.live.attach import install
 from remora.live.clusters import job_cluster
 from remora.live.clusters.scopes import base
@@ -28,20 +34,21 @@ from remora.live.host.controller_actor import start_controller
 from remora.live.link import NAMESPACE, link
 from remora.live.submit import waiting_groups
 from remora.live.submit.labelled_objects import objects
-from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels, parse_workload_labels
+from remora.model.labels import parse_workload_labels
 from remora.model.selectors import LabelSelector
-from remora.model.taints import parse_taints, rare_resources
+from remora.model.taints import rare_resources
 from remora.model.virtual_clusters import VirtualCluster
+from remora.protocol import changes
 from remora.wire.calls import (
+    By,
+    Call,
     EnsureClass,
     Explain,
     FindNode,
     GetClusters,
     GetEvents,
     GetStatus,
-    LabelNode,
     PutObject,
-    TaintNode,
     Withdraw,
     new_ask,
 )
@@ -128,24 +135,55 @@ def shutdown_controller() -> None:
         _log.warning("tokens stay on %s until what holds them ends", ", ".join(node_id[:12] for node_id in left))
 
 
-def label_node(node_id: str, labels: Mapping[str, str | None]) -> None:
-    """Set labels of a live node; None takes one away. What waits for such a label starts."""
-    drop = parse_label_keys([key for key, value in labels.items() if value is None])
-    set_ = parse_labels({key: value for key, value in labels.items() if value is not None})
-    reserved = next((key for key in labels if key.startswith(RESERVED_PREFIX)), None)
-    if reserved is not None:
-        raise InvalidLabelError(f"the label {reserved!r} is set by Ray and can't be changed; for example use 'zone'")
-    _change(LabelNode, node_id, set_, drop)
+def label_node(node_id: str, labels: Mapping[str, str | None], *, reason: str = "") -> None:
+    """Set labels of a live node; None takes one away. What waits for such a label starts. ``reason`` goes into the journal."""
+    call = changes.label_node(node_id, labels, new_ask(), _by(reason))
+    ask(replace_struct(call, node_id=find_node(node_id, None)))
 
 
-def taint_node(node_id: str, taints: Mapping[str, str]) -> None:
+def taint_node(node_id: str, taints: Mapping[str, str], *, reason: str = "") -> None:
     """When this returns, no task that does not tolerate the taints starts on the node any more; what runs there finishes."""
-    _change(TaintNode, node_id, parse_taints(taints), ())
+    call = changes.taint_node(node_id, taints, new_ask(), _by(reason))
+    ask(replace_struct(call, node_id=find_node(node_id, None)))
 
 
-def untaint_node(node_id: str, keys: Iterable[str]) -> None:
+def untaint_node(node_id: str, keys: Iterable[str], *, reason: str = "") -> None:
     """Take taints away again, those that the node was started with too; new work may start there at once."""
-    _change(TaintNode, node_id, (), parse_label_keys(keys, of="taint keys"))
+    call = changes.untaint_node(node_id, keys, new_ask(), _by(reason))
+    ask(replace_struct(call, node_id=find_node(node_id, None)))
+
+
+def preview_node(
+    node_id: str, *, labels: Mapping[str, str | None] | None = None, taints: Mapping[str, str | None] | None = None
+) -> dict[str, Any]:
+    """What would start if a node had other labels and taints, and what stays as it is; None takes one away. Changes nothing."""
+    call = changes.preview_node(node_id, labels or {}, taints or {})
+    found: dict[str, Any] = ask(replace_struct(call, node_id=find_node(node_id, None)))
+    return found
+
+
+def resize_cluster(cluster_id: str, most: Mapping[str, float | None], *, reason: str = "") -> dict[str, Any]:
+    """Give a virtual cluster other maxima of these resources; None takes one away. Of what it has above a lower one it gives
+    back what is idle at once, and the rest as its work ends: until then nothing new starts in it. Return how it is."""
+    found: dict[str, Any] = ask(changes.resize_cluster(cluster_id, most, new_ask(), _by(reason)))
+    return found
+
+
+def set_priority(cluster_id: str, priority: int, *, reason: str = "") -> dict[str, Any]:
+    """Give a virtual cluster that waits for its minimum another priority: more goes first. Return how it is."""
+    found: dict[str, Any] = ask(changes.set_priority(cluster_id, priority, new_ask(), _by(reason)))
+    return found
+
+
+def end_cluster(cluster_id: str, *, queued: bool = False, reason: str = "") -> None:
+    """Close somebody's virtual cluster: its minimum is given back, what runs in it finishes. With ``queued`` only one that
+    still waits for its minimum; whoever waits for it hears why."""
+    ask(changes.end_cluster(cluster_id, new_ask(), _by(reason), queued=queued))
+
+
+def ask(call: Call) -> Any:
+    """Ask the controller something, whatever it is: the calls are in ``remora.wire.calls``."""
+    return link.ask(call)
 
 
 def put(value: Any, *, labels: Mapping[str, str] | None = None) -> Any:
@@ -227,9 +265,9 @@ def explain_all(id_or_name: str) -> list[dict[str, Any]]:
         time.sleep(0.05 if new else 0.25)
 
 
-def events() -> list[dict[str, Any]]:
-    """What happened lately, oldest first."""
-    found: list[dict[str, Any]] = link.ask(GetEvents())
+def events(since: int = 0) -> list[dict[str, Any]]:
+    """What happened lately, after the entry with this number, oldest first."""
+    found: list[dict[str, Any]] = link.ask(GetEvents(since))
     return found
 
 
@@ -275,6 +313,11 @@ def _no_cluster(address: str | None) -> InvalidInputError:
     return InvalidInputError(f"no Ray cluster answers {where}: start one, or give --address, for example 10.0.0.1:6379")
 
 
+def find_controller() -> None:
+    """Start the controller of this cluster if there is none."""
+    start_controller()
+
+
 def find_node(node_id: str | None, address: str | None) -> str:
     """A node's whole id, from its beginning or from its address."""
     start_controller()
@@ -282,8 +325,13 @@ def find_node(node_id: str | None, address: str | None) -> str:
     return found
 
 
-def _change(kind: type[LabelNode | TaintNode], node_id: str, set_: Labels, drop: tuple[str, ...]) -> None:
-    link.ask(kind(find_node(node_id, None), set_, list(drop), new_ask()))
+def _by(reason: str) -> By:
+    """This user, program and machine."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        who = str(os.getuid())
+    return changes.said_by(who, Path(sys.argv[0]).name if sys.argv else "", socket.gethostname(), reason)
 
 
 def _attach(defaults: Defaults) -> None:

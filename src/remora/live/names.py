@@ -51,6 +51,7 @@ _FUNCTION = "ray.remote_function"
 _GROUPS = "ray.util.placement_group"
 _PUBSUB = "ray._private.gcs_pubsub"
 _STATE = "ray._private.state"
+_AUTH = "ray._private.authentication.authentication_utils"
 _UV = "ray._private.runtime_env.uv_runtime_env_hook"
 
 _SCHEDULED = ("resources", "scheduling_strategy", "label_selector", "fallback_strategy", "function_descriptor", "name")
@@ -133,6 +134,8 @@ _PROCESS = (
     Name("ray._raylet", "PythonFunctionDescriptor.class_name", "what an actor is called"),
     Name("ray._raylet", "BaseID", "what can be explained by its id"),
     Name("ray._raylet", "Config.initialize", "makes a changed RAY_AUTH_MODE known in this process"),
+    Name(_AUTH, "is_token_auth_enabled", "whether the dashboard asks for Ray's token"),
+    Name(_AUTH, "validate_request_token", "whether somebody has it"),
 )
 """A driver's or a worker's own."""
 

@@ -180,6 +180,22 @@ class VirtualCluster:
             return 0
         return None
 
+    def with_maximum(self, changes: Mapping[str, int | None]) -> VirtualCluster:
+        """The same with other limits of the flexible part, in units; None takes a limit away. Raises when one is below the
+        minimum."""
+        fixed = {name for node in self.fixed_nodes for name in node.resources}
+        limits = {name: self.limit(name) for name in {*fixed, *(self.flexible_resource_max or ())}} | dict(changes)
+        most = {name: from_units(limit) for name, limit in limits.items() if limit is not None}
+        return VirtualCluster(
+            self.flexible_resource_min.to_dict() or None,
+            most,
+            self.fixed_size_nodes,
+            timeout=self.timeout,
+            cancel=self.cancel,
+            priority=self.priority,
+            idle_seconds=self.idle_seconds,
+        )
+
     def names(self, name: str) -> bool:
         """Whether it says anything about a resource."""
         fixed = (node.resources for node in self.fixed_nodes)

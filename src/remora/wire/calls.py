@@ -39,6 +39,16 @@ class Who(msgspec.Struct, frozen=True):
     part: str = ""
 
 
+class By(msgspec.Struct, frozen=True):
+    """Who changes something, by what (``remora taint``, ``the page``), from where and why: for the journal. What nobody said is
+    empty."""
+
+    who: str = ""
+    through: str = ""
+    origin: str = ""
+    reason: str = ""
+
+
 class Hint(msgspec.Struct, frozen=True):
     """So many of one shape are on their way: the encoded class, what one of them takes, how many."""
 
@@ -173,6 +183,35 @@ class CloseCluster(Call, frozen=True):
     unused: bool
 
 
+class EndCluster(Call, frozen=True):
+    """Somebody else ends a virtual cluster: what runs in it finishes, and everything is given back. With ``queued`` only one
+    that still waits for its minimum. ``ask``: what was ended for it is not ended again, whoever has the name by then."""
+
+    cluster_id: str
+    queued: bool
+    ask: str = ""
+    by: By | None = None
+
+
+class ResizeCluster(Call, frozen=True):
+    """Give a virtual cluster other maxima of these resources; None takes one away. Answered with how it is, when that is
+    remembered. ``ask`` as for ``LabelNode``."""
+
+    cluster_id: str
+    most: dict[str, float | None]
+    ask: str = ""
+    by: By | None = None
+
+
+class SetPriority(Call, frozen=True):
+    """Give a virtual cluster that waits for its minimum another priority. Answered as ``ResizeCluster``."""
+
+    cluster_id: str
+    priority: int
+    ask: str = ""
+    by: By | None = None
+
+
 class WantShares(Call, frozen=True):
     """This is on its way in virtual clusters."""
 
@@ -237,16 +276,42 @@ class LabelNode(Call, frozen=True):
     set_: Pairs
     drop: list[str]
     ask: str = ""
+    by: By | None = None
 
 
 class TaintNode(Call, frozen=True):
     """Set and drop taints of a node. Answered when nothing that does not tolerate them can start there any more.
-    ``ask`` as for ``LabelNode``."""
+    ``ask`` as for ``LabelNode``. ``only_if``: where one of these keys has another value nothing is done."""
 
     node_id: str
     set_: Pairs
     drop: list[str]
     ask: str = ""
+    by: By | None = None
+    only_if: Pairs = ()
+
+
+class PreviewNode(Call, frozen=True):
+    """Say what would start, and what would stay as it is, if a node had other labels and taints. Changes nothing."""
+
+    node_id: str
+    labels: Pairs = ()
+    drop_labels: list[str] = []
+    taints: Pairs = ()
+    drop_taints: list[str] = []
+
+
+class GetNode(Call, frozen=True):
+    """One node: what runs there, and its tokens in words."""
+
+    node_id: str
+
+
+class GetOverview(Call, frozen=True):
+    """Nodes, virtual clusters and what waits, as last seen, and what happened after the entry ``since`` of the journal: for
+    those who look often."""
+
+    since: int = 0
 
 
 class GetStatus(Call, frozen=True):
@@ -266,7 +331,9 @@ class Explain(Call, frozen=True):
 
 
 class GetEvents(Call, frozen=True):
-    """What happened lately."""
+    """What happened lately, after the entry with this number."""
+
+    since: int = 0
 
 
 class GetClusters(Call, frozen=True):
@@ -304,6 +371,9 @@ AnyCall = Union[  # noqa: UP007 - a type that is built at run time
     CreateCluster,
     LookAtCluster,
     CloseCluster,
+    EndCluster,
+    ResizeCluster,
+    SetPriority,
     WantShares,
     RequestShares,
     Lend,
@@ -313,6 +383,9 @@ AnyCall = Union[  # noqa: UP007 - a type that is built at run time
     FindNode,
     LabelNode,
     TaintNode,
+    PreviewNode,
+    GetNode,
+    GetOverview,
     GetStatus,
     GetWaiting,
     Explain,

@@ -19,6 +19,7 @@ from remora.controller.tokens.book import Units
 from remora.kernel.cycle import Scheduler
 from remora.kernel.placing.reserving import vacate
 from remora.kernel.sharing.growth import Want, grow_for, grow_in_proportion
+from remora.kernel.sharing.lowering import give_back_idle, use_less
 from remora.kernel.sharing.reclaim import Place, reclaim
 from remora.kernel.state import shares
 from remora.kernel.state.cluster_tree import READY
@@ -52,19 +53,32 @@ class Growing:
         self._assumed = assumed
         self._began = 0.0  # the last round
         self._reclaimed: dict[Place, Units] = {}
+        self._lowered: dict[Place, Units] = {}
         self._waited_in: set[str | None] = set()  # clusters in which work with a lease waits
         self._coming = Coming(context)
         self._requests: dict[str, tuple[list[Wants], float]] = {}  # room that was asked for, until when
 
     @property
     def reclaimed(self) -> Mapping[Place, Units]:
-        """What has to come back for the minimum of the first that would be helped by it."""
-        return self._reclaimed
+        """What has to come back for the minimum of the first that would be helped by it, and of those that come down to a lower
+        maximum."""
+        if not self._lowered:
+            return self._reclaimed
+        both = {place: dict(units) for place, units in self._reclaimed.items()}
+        for place, units in self._lowered.items():
+            known = both.setdefault(place, {})
+            known |= {name: max(known.get(name, 0), amount) for name, amount in units.items()}
+        return both
+
+    @property
+    def owed(self) -> set[str]:
+        """The resources that are owed to somebody's minimum: nobody takes more of them before."""
+        return {name for owed in self._reclaimed.values() for name in owed}
 
     @property
     def settled(self) -> bool:
         closing = (record for record in self._registry.records.values() if record.state == CLOSED)
-        return not self._reclaimed and not any(any(record.vcluster.vnodes()) for record in closing)
+        return not self._reclaimed and not self._lowered and not any(any(record.vcluster.vnodes()) for record in closing)
 
     # What owners and workers say
 
@@ -92,7 +106,7 @@ class Growing:
         for _, demand, _ in wants:
             record.saw(demand)
         record.busy_at = self._context.now()
-        owed = {name for owed in self._reclaimed.values() for name in owed}  # to somebody's minimum: nobody takes more before
+        owed = self.owed
         return self._grow(record, [(spec.choices, demand, count) for spec, demand, count in wants if owed.isdisjoint(demand)])
 
     def request(self, cluster_id: str, asked: list[Wants]) -> bool:
@@ -109,6 +123,7 @@ class Growing:
         self._began = self._context.now()
         self._coming.forget()
         self._reclaim()
+        self._lower()
         for spec, demand, count in _waiting_in_clusters(demands, classes):
             with self._context.aside.care_of("virtual cluster", spec.cluster or "", "growing"):
                 self.want(spec.cluster, [(spec, demand, count)])
@@ -187,6 +202,18 @@ class Growing:
             what = f"{cluster_id or 'work in no virtual cluster'} on {self._cluster.nodes.at(number).node_id[:12]}"
             self._context.note("cluster", cluster_id or "", f"{what} starts nothing new: a minimum is owed to somebody else")
         self._reclaimed = found
+
+    def _lower(self) -> None:
+        """Bring those down that have more than their new maximum: what is idle at once, the rest as their work ends."""
+        self._lowered = {}
+        for record in list(self._registry.records.values()):
+            if record.goal:
+                with self._context.aside.care_of("virtual cluster", record.cluster_id, "lowering"):
+                    over = give_back_idle(self._cluster, record.vcluster, record.goal)
+                    self._registry.lower(record)
+                    self._lowered |= use_less(record.vcluster, over)
+                    if not record.goal:
+                        self._context.note("cluster", record.cluster_id, "has come down to its maximum")
 
     def _fulfil(self, cluster_id: str, asked: list[Wants]) -> bool:
         used: Units = {}

@@ -43,12 +43,15 @@ class Record:
     made for; ``busy_at`` is when it last had work waiting or grew, ``used_at`` when work of it was last seen to run.
     ``offered`` says whether anything of it was ever offered to work: before that nothing can be queued at a raylet that wants
     its share. ``sizes`` is how much of each resource single pieces of its work asked for; ``announced`` says whether anybody
-    was told that it is ready."""
+    was told that it is ready. ``goal`` is the maximum that it comes down to, in units, while it has more; ``asks`` are the last
+    questions by which it was changed."""
 
     __slots__ = (
         "announced",
         "ask",
+        "asks",
         "busy_at",
+        "goal",
         "group",
         "idle_seconds",
         "job_id",
@@ -82,6 +85,8 @@ class Record:
         self.offered = False
         self.announced = False
         self.sizes: dict[str, set[int]] = {}
+        self.goal: dict[str, int] = {}
+        self.asks: list[str] = []
 
     def saw(self, demand: Resources) -> None:
         """Work of this size was asked for in it."""
@@ -109,7 +114,8 @@ def stamp(record: Record) -> object:
     group = record.group
     how_far = (group.group_id, group.reserved, group.released) if group is not None else None
     vcluster = record.vcluster
-    return vcluster.changes, vcluster.state, vcluster.closing, vcluster.spec, record.job_id, how_far
+    changed = (vcluster.priority, tuple(record.goal.items()), tuple(record.asks))
+    return vcluster.changes, vcluster.state, vcluster.closing, vcluster.spec, record.job_id, how_far, changed
 
 
 def to_body(record: Record, node_id: Callable[[int], str]) -> dict[str, Any]:
@@ -127,6 +133,8 @@ def to_body(record: Record, node_id: Callable[[int], str]) -> dict[str, Any]:
         "idle": record.idle_seconds,
         "state": vcluster.state,
         "closing": vcluster.closing,
+        "goal": record.goal,
+        "asks": record.asks,
         "tolerations": [list(plain_term(term)) for term in vcluster.tolerations.terms],
         "vnodes": [
             [_slot(vnode), node_id(vnode.node), _source(vnode), dict(sorted(vnode.total.items()))]
@@ -147,6 +155,8 @@ def restore(scheduler: Scheduler, parent: VCluster | None, cluster_id: str, body
         (slot, str(node_id), source, {str(k): int(v) for k, v in total.items()})
         for slot, node_id, source, total in body["vnodes"]
     ]
+    goal = {str(name): int(units) for name, units in (body.get("goal") or {}).items()}
+    asks = [str(each) for each in body.get("asks") or ()]
     state, closing, priority = str(body["state"]), bool(body["closing"]), int(body["priority"])
     count = sum(len(nodes.nodes) for nodes in spec.fixed_size_nodes)
     if state not in (QUEUED, READY) or any(slot is not None and not 0 <= slot < count for slot, *_ in vnodes):
@@ -177,6 +187,7 @@ def restore(scheduler: Scheduler, parent: VCluster | None, cluster_id: str, body
             restore_vnode(scheduler.cluster, vcluster, slot, Host(parent, node.number, above), total)
     record = Record(vcluster, job_id, idle, now, how_far, ask, str(body.get("worker", "")))
     record.offered = True  # as far as we know
+    record.goal, record.asks = goal, asks
     return record
 
 

@@ -10,7 +10,7 @@ from remora.controller.clusters.records import GroupShare, Record, revive, stamp
 from remora.controller.context import Context
 from remora.controller.store import Store
 from remora.controller.tokens.book import Book
-from remora.errors import UnknownNameError
+from remora.errors import ConflictError, UnknownNameError
 from remora.kernel.cycle import Scheduler
 from remora.kernel.state.cluster_tree import QUEUED, READY, VCluster
 from remora.kernel.state.workloads import Workload
@@ -39,6 +39,8 @@ class Registry:
         self._records: dict[str, Record] = {}
         self._by_ask: dict[str, str] = {}
         self._past: dict[str, tuple[str, float]] = {}  # questions about clusters that are gone: which, and since when
+        self._ended: dict[str, tuple[str, float]] = {}  # clusters that somebody else has ended: what their owners are told
+        self._end_asks: dict[str, float] = {}
         self._groups: dict[str, dict[str, Record]] = {}  # by cluster: what placement groups have of it
         self._made = 0
         self._cooling: list[tuple[float, int]] = []  # numbers of clusters that are gone, and until when nobody gets them
@@ -57,6 +59,8 @@ class Registry:
 
     def get(self, cluster_id: str) -> Record:
         record = self._records.get(cluster_id)
+        if record is None and cluster_id in self._ended and self._context.now() - self._ended[cluster_id][1] < COOL_SECONDS:
+            raise ConflictError(f"the virtual cluster {cluster_id!r} {self._ended[cluster_id][0]}")
         if record is None:
             some = ", ".join(sorted(self._records)[:3]) or "none"
             raise UnknownNameError(f"there is no virtual cluster {cluster_id!r}: the live ones are {some}")
@@ -133,6 +137,36 @@ class Registry:
         parent.busy_at = now = self._context.now()
         return self._add(Record(vcluster, job_id, 0.0, now, GroupShare(ask, now), ask))
 
+    def resize(self, record: Record, limits: Mapping[str, int | None]) -> None:
+        """Give a cluster other maxima, in units; None takes one away. Of what it has more than that it comes down
+        (``Growing``). Raise when one is below its minimum; then nothing has changed."""
+        vcluster = record.vcluster
+        wanted = vcluster.spec.with_maximum({**record.goal, **limits})
+        goal = {
+            name: limit
+            for name in wanted.flexible_resource_max or ()
+            if (limit := wanted.limit(name)) is not None and vcluster.flex_total.get(name, 0) > limit
+        }
+        has = {name: vcluster.flex_total[name] for name in goal}
+        record.goal = goal
+        self._scheduler.resize_cluster(vcluster, wanted.with_maximum(has))
+        self._unsaved.add(record.cluster_id)
+
+    def lower(self, record: Record) -> None:
+        """Follow a cluster down that has given back some of what it has above its new maximum."""
+        vcluster = record.vcluster
+        has = {name: max(limit, vcluster.flex_total.get(name, 0)) for name, limit in record.goal.items()}
+        goal = {name: limit for name, limit in record.goal.items() if has[name] > limit}
+        if goal != record.goal or any(vcluster.spec.limit(name) != most for name, most in has.items()):
+            record.goal = goal
+            self._scheduler.resize_cluster(vcluster, vcluster.spec.with_maximum(has))
+            self._unsaved.add(record.cluster_id)
+
+    def prioritize(self, record: Record, priority: int) -> None:
+        """Give a cluster another place in the queue."""
+        self._scheduler.prioritize(record.vcluster, priority)
+        self._unsaved.add(record.cluster_id)
+
     def close(self, cluster_id: str) -> list[Record]:
         """Close a cluster and those in it: nobody may count on them any more. Return those that were closed and are not gone
         yet; what they still do goes on, and once that is done everything is returned."""
@@ -148,6 +182,19 @@ class Registry:
             record.busy_at = self._context.now()
             self._unsaved.add(cluster_id)
         return [*closed, record]
+
+    def end(self, cluster_id: str, ask: str, told: str) -> None:
+        """Somebody else than its owner is about to close a cluster: ``told`` is what the owner hears who asks for it."""
+        now = self._context.now()
+        self._ended = {known: each for known, each in self._ended.items() if now - each[1] < COOL_SECONDS}
+        self._end_asks = {known: at for known, at in self._end_asks.items() if now - at < COOL_SECONDS}
+        self._ended[cluster_id] = told, now
+        if ask:
+            self._end_asks[ask] = now
+
+    def was_ended(self, ask: str) -> bool:
+        """Return whether this question has ended a cluster a moment ago: only a call that was sent twice asks it again."""
+        return ask in self._end_asks
 
     def job_ended(self, job_id: str) -> list[Record]:
         """Close what belongs to a job. Return what was closed and is not gone yet."""

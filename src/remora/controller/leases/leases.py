@@ -83,6 +83,9 @@ class Leases:
     def node_of(self, lease: Lease) -> str | None:
         return self._table.node_of(lease)
 
+    def on_node(self, number: int) -> list[Lease]:
+        return self._table.on_node(number)
+
     # What clients ask
 
     def place(self, question: str, ask: Ask, job_id: str, worker_id: str) -> tuple[str, str | None]:

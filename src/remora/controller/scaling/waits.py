@@ -83,7 +83,7 @@ class Waits:
         now = self._context.now()
         self.settled = True
         self._offered = {key: each for key, each in self._offered.items() if now - each[1] < _OFFERED_SECONDS}
-        demands, groups = self._of_report(reported)
+        demands, groups = self.of_report(reported)
         found = waiting_of(self._scheduler, demands)
         work = [ripe for demand in found.work if (ripe := self._ripe(demand, now)) is not None]
         every = [*found.groups, *(group for group, _ in self._offered.values()), *groups]
@@ -119,7 +119,7 @@ class Waits:
         totals = self._cluster.totals.at_least(request.demand)
         return request.cluster is None and not any(eligible(self._cluster, choice) & totals for choice in request.choices)
 
-    def _of_report(self, reported: Iterable[Reported]) -> tuple[list[Demand], list[Group]]:
+    def of_report(self, reported: Iterable[Reported]) -> tuple[list[Demand], list[Group]]:
         """Return attached work that raylets and GCS report. Leases are known better by the scheduler, and what is not attached
         is Ray's business."""
         demands: dict[Hashable, Demand] = {}

@@ -40,8 +40,8 @@ _STEPS = {
 
 
 def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str = "") -> dict[str, Any]:
-    """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``refusals``, ``case``, ``busy``: whether it only has
-    to wait until something else ends, and ``fits``: whether it need not even that."""
+    """``wants`` (labels and tolerations), ``reason``, ``suggestions``, ``changes`` (the same for programs), ``refusals``,
+    ``case``, ``busy``: whether it only has to wait until something else ends, and ``fits``: whether it need not even that."""
     lease = next((found for shape in shapes for name in shape if (found := _lease(controller, name)) is not None), None)
     if lease is not None:
         return _why_leased(controller, lease)
@@ -141,5 +141,6 @@ def _living(controller: Controller, spec: ClassSpec) -> str | None:
 
 def _row(asked: str, why: Explanation, *, busy: bool = False, more: Iterable[str] = ()) -> dict[str, Any]:
     found = why.to_dict()
+    found["changes"] = [[change.to_dict() for change in each.changes] for each in why.suggestions]
     found["suggestions"] = [*(str(each) for each in why.suggestions), *more]
     return {"wants": asked, **found, "busy": busy, "fits": why.case == FITS}

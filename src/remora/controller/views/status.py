@@ -9,6 +9,7 @@ from remora.controller.picture import real
 from remora.controller.views.machine_words import machines
 from remora.controller.views.reasons import why_waiting
 from remora.model.resources import from_units
+from remora.port.contract import Demand, NodeView
 
 _NOISE = ("node:", "memory", "object_store_memory")
 
@@ -22,38 +23,40 @@ def status(controller: Controller) -> dict[str, Any]:
 
 
 def _nodes(controller: Controller) -> list[dict[str, Any]]:
-    """``outside`` is what work in no virtual cluster uses, attached or not; the rest of ``used`` they use."""
-    rows = []
-    for node_id, view in controller.picture.views.items():
-        node = controller.cluster.nodes.get(node_id)
-        names = [name for name in node.total if not name.startswith(_NOISE)]
-        shared, running = controller.use.taken(node_id)
-        outside = controller.use.outside(node.number)
-        rows.append(
-            {
-                "node_id": node_id,
-                "address": view.address,
-                "head": view.is_head,
-                "labels": {key: value for key, value in sorted(node.labels.items()) if key != "ray.io/node-id"},
-                "taints": dict(sorted(node.taints.items())),
-                "total": {name: from_units(node.total[name]) for name in names},
-                "used": {name: from_units(outside.get(name, 0) + running.get(name, 0)) for name in names},
-                "outside": {name: from_units(outside[name]) for name in names if outside.get(name)},
-                "virtual_clusters": {
-                    name: {"has": from_units(shared[name]), "used": from_units(running.get(name, 0))}
-                    for name in names
-                    if shared.get(name)
-                },
-            }
-        )
-    return rows
+    return [node_row(controller, view) for view in controller.picture.views.values()]
+
+
+def node_row(controller: Controller, view: NodeView) -> dict[str, Any]:
+    """Return one node. ``outside`` is what work in no virtual cluster uses, attached or not; the rest of ``used`` they use."""
+    node_id = view.node_id
+    node = controller.cluster.nodes.get(node_id)
+    names = [name for name in node.total if not name.startswith(_NOISE)]
+    shared, running = controller.use.taken(node_id)
+    outside = controller.use.outside(node.number)
+    return {
+        "node_id": node_id,
+        "address": view.address,
+        "head": view.is_head,
+        "labels": {key: value for key, value in sorted(node.labels.items()) if key != "ray.io/node-id"},
+        "taints": dict(sorted(node.taints.items())),
+        "total": {name: from_units(node.total[name]) for name in names},
+        "used": {name: from_units(outside.get(name, 0) + running.get(name, 0)) for name in names},
+        "outside": {name: from_units(outside[name]) for name in names if outside.get(name)},
+        "virtual_clusters": {
+            name: {"has": from_units(shared[name]), "used": from_units(running.get(name, 0))}
+            for name in names
+            if shared.get(name)
+        },
+    }
 
 
 def _waiting(controller: Controller) -> list[dict[str, Any]]:
-    rows = []
-    for demand in controller.picture.demands:
-        kind = "placement group" if demand.bundles else "task or actor"
-        resources = [real(shape).to_dict() for shape in demand.shapes]
-        why = why_waiting(controller, demand.shapes, demand.strategy)
-        rows.append({"kind": kind, "count": demand.count, "resources": resources, **why})
-    return rows
+    return [waiting_row(controller, demand) for demand in controller.picture.demands]
+
+
+def waiting_row(controller: Controller, demand: Demand) -> dict[str, Any]:
+    """Return one kind of work that waits, and why."""
+    kind = "placement group" if demand.bundles else "task or actor"
+    resources = [real(shape).to_dict() for shape in demand.shapes]
+    why = why_waiting(controller, demand.shapes, demand.strategy)
+    return {"kind": kind, "count": demand.count, "resources": resources, **why}

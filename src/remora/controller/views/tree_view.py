@@ -76,6 +76,7 @@ def describe(controller: Controller, record: Record) -> dict[str, Any]:
         "total": Resources(total).to_dict(),
         "used": Resources(used).to_dict(),
         "max": Resources({name: units for name, units in limits.items() if units is not None}).to_dict(),
+        "lowering": Resources(record.goal).to_dict(),
         "position": controller.registry.position(record),
         "reason": _why(controller, record),
         "nodes": nodes,
@@ -131,6 +132,7 @@ def root_row(cluster: Cluster) -> dict[str, Any]:
         "total": _sum(node["total"] for node in nodes),
         "used": _sum(node["used"] for node in nodes),
         "max": {},
+        "lowering": {},
         "nodes": nodes,
     }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from remora.kernel.state.node_sets import NodeSet, without
 from remora.model.labels import Labels
 from remora.model.requests import NodeClass, Request
+from remora.model.resources import from_units
 
 if TYPE_CHECKING:
     from remora.kernel.state.cluster import Cluster
@@ -50,7 +51,12 @@ class Change:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "text": self.text}
+        """Return it in plain values; what an operator can do is there for programs too."""
+        found: dict[str, Any] = {"action": self.action, "text": self.text}
+        if self.action == "raise_max":
+            cluster_id, name, units = self.subject
+            found |= {"cluster_id": cluster_id, "resource": name, "amount": from_units(units)}
+        return found | ({"key": self.subject} if self.action == "tolerate" else {})
 
 
 class Rule(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from remora.errors import InvalidInputError, UnknownNameError
 from remora.kernel.state.label_index import LabelIndex
@@ -78,11 +78,18 @@ class Nodes:
         self._change(self.taints, TAINT, node.taints, node.number, set_, drop)
 
     def copy(self) -> Nodes:
-        """Return the same nodes with indexes of their own: some may be added or removed there, none relabelled."""
+        """Return the same nodes with indexes of their own: some may be added or removed there, and its ``own`` relabelled."""
         made = Nodes()
         made.by_id, made.by_number = dict(self.by_id), list(self.by_number)
         made.alive, made.version, made._free = self.alive, self.version, list(self._free)
         made.labels, made.taints = self.labels.copy(), self.taints.copy()
+        return made
+
+    def own(self, node_id: str) -> Node:
+        """Replace a node that came with a copy by one of this table's own, and return that: it may be relabelled here."""
+        node = self.get(node_id)
+        made = replace(node, labels=dict(node.labels), taints=dict(node.taints))
+        self.by_id[node_id] = self.by_number[node.number] = made
         return made
 
     def get(self, node_id: str) -> Node:

@@ -177,7 +177,7 @@ def trim_one(cluster: Cluster, vcluster: VCluster) -> None:
         elsewhere = sum(vnode.total.get(name, 0) for vnode in shunned)
         idle_elsewhere = sum(vnode.idle(name) for vnode in shunned)
         most = idle_elsewhere + max(total - elsewhere - least, 0)
-        _shrink(cluster, vcluster, name, min(total - least, vcluster.flex_idle(name), most), None, [])
+        shrink(cluster, vcluster, name, min(total - least, vcluster.flex_idle(name), most), None, [])
     drop_emptied(vcluster)
 
 
@@ -267,12 +267,12 @@ def _grow(cluster: Cluster, host: Host, amounts: dict[str, int], journal: Journa
     for name, units in amounts.items():
         room = vcluster.headroom(name)
         missing = 0 if room is None else units - room
-        if missing > 0 and _shrink(cluster, vcluster, name, missing, host.node, journal) < missing:
+        if missing > 0 and shrink(cluster, vcluster, name, missing, host.node, journal) < missing:
             return False
     if _grow_within(cluster, host, amounts, journal):
         return True
     # The limit may be an ancestor's: idle shares of our own elsewhere, given back, make room there.
-    moved = [_shrink(cluster, vcluster, name, units, host.node, journal) for name, units in amounts.items()]
+    moved = [shrink(cluster, vcluster, name, units, host.node, journal) for name, units in amounts.items()]
     return any(moved) and _grow_within(cluster, host, amounts, journal)
 
 
@@ -304,7 +304,7 @@ def _sources(host: Host) -> list[Host]:
     return [host.source] if host.source is not None else parent_hosts(host.cluster, host.node)
 
 
-def _shrink(cluster: Cluster, vcluster: VCluster, name: str, units: int, spare: int | None, journal: Journal) -> int:
+def shrink(cluster: Cluster, vcluster: VCluster, name: str, units: int, spare: int | None, journal: Journal) -> int:
     """Give up to ``units`` of idle flexible share back to the parent, from any node but ``spare``; return how much it was.
 
     First from nodes that the cluster's own minimum may not lie on, then from the last to the first.
