@@ -38,8 +38,9 @@ lint: $(STAMP) ## Check style and formatting, change nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-types: $(STAMP) ## Check types
+types: $(STAMP) ## Check types; of the examples as a user does, with the types of Ray and nothing excused
 	$(BIN)/mypy
+	cd examples && ../$(BIN)/mypy --strict --config-file= *.py
 
 contracts: $(STAMP) ## Check which package may import which
 	$(BIN)/lint-imports --no-logo

@@ -12,6 +12,9 @@ from remora.cli.main import app
 
 _SECTIONS = {
     "remora.live.api": "On a live Ray",
+    "remora.wire.answers": "What is answered",
+    "remora.wire.typed_options": "Options with types",
+    "remora.live.front": "Ray's own functions with types",
     "remora.model.virtual_clusters": "Virtual clusters",
     "remora.live.inspect.infos": "Looking at virtual clusters",
     "remora.model.strategies": "Strategies",

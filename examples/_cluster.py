@@ -24,7 +24,7 @@ def cluster() -> Iterator[dict[str, str]]:
         address = local_ray.up(load_nodes(None), os.environ, living_nodes, _tell)[0].address
     try:
         remora.init(address=address, logging_level="ERROR", log_to_driver=False)
-        yield {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
+        yield {node["NodeID"]: node["NodeName"] for node in ray.nodes()}  # type: ignore[no-untyped-call]
     finally:
         ray.shutdown()
         if started:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ray
 from _cluster import cluster
 
+import remora
 from remora import VirtualCluster
 
 Span = tuple[float, float]
@@ -35,6 +36,6 @@ with cluster():
 
     # A minimum is reserved as a whole; who can't have it now waits in a queue. Inside, the share is all that there is.
     with VirtualCluster(flexible_resource_min={"CPU": 4}):
-        print("inside there are", ray.cluster_resources()["CPU"], "CPUs")
+        print("inside there are", remora.current_cluster().total_resources()["CPU"], "CPUs")
         with VirtualCluster(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
-            print("and inside of that", ray.cluster_resources()["CPU"])
+            print("and inside of that", remora.current_cluster().total_resources()["CPU"])

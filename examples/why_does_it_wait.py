@@ -6,14 +6,17 @@ from _cluster import cluster
 import remora
 
 
-@ray.remote(num_gpus=1)
 class Trainer:
+    @ray.method
     def where(self) -> str:
         return ray.get_runtime_context().get_node_id()
 
 
+RemoteTrainer = ray.remote(num_gpus=1)(Trainer)
+
+
 with cluster() as names:
-    trainer = Trainer.options(label_selector={"zone": "b"}).remote()
+    trainer = RemoteTrainer.options(label_selector={"zone": "b"}).remote()
 
     why = remora.explain(trainer)
     print(f"{why.kind} {why.state}: {why.reason}")
@@ -22,6 +25,6 @@ with cluster() as names:
     print("what would help:", "; or ".join(why.suggestions))
 
     # In a terminal `remora explain <id>` says the same, and the driver itself does after five seconds.
-    fixed = Trainer.options(tolerations={"gpu_node": "exists()"}).remote()
+    fixed = RemoteTrainer.options(tolerations={"gpu_node": "exists()"}).remote()
     print("without the zone and with a toleration it runs on", names[ray.get(fixed.where.remote())])
     print(remora.explain(fixed))

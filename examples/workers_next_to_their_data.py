@@ -7,13 +7,16 @@ import remora
 from remora import label_in, object_affinity
 
 
-@ray.remote(num_cpus=0)
 class Loader:
     """Keeps one part of a data set in the object store of its node."""
 
+    @ray.method
     def load(self, part: str) -> str:
         self.part = remora.put(bytes(5_000_000), labels={"part": part})
         return ray.get_runtime_context().get_node_id()
+
+
+RemoteLoader = ray.remote(num_cpus=0)(Loader)
 
 
 @ray.remote(num_cpus=0)
@@ -22,7 +25,9 @@ def work(part: str) -> str:
 
 
 with cluster() as names:
-    loaders = {part: Loader.options(label_selector={"tier": tier}).remote() for part, tier in (("p0", "t0"), ("p1", "t1"))}
+    loaders = {
+        part: RemoteLoader.options(label_selector={"tier": tier}).remote() for part, tier in (("p0", "t0"), ("p1", "t1"))
+    }
     for part, loader in loaders.items():
         print(f"{part} lies on {names[ray.get(loader.load.remote(part))]}")
 

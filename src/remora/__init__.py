@@ -44,7 +44,9 @@ if TYPE_CHECKING:
         status,
         taint_node,
         untaint_node,
+        virtual_clusters,
     )
+    from remora.live.front import current_cluster, current_node, placement_group
     from remora.live.inspect.infos import VirtualClusterInfo, VirtualNodeInfo
     from remora.model.labels import validate_label_key, validate_label_value
     from remora.model.operators import DoesNotExist, Exist, Exists, In, LabelMatchOperator, NotIn
@@ -81,6 +83,8 @@ if TYPE_CHECKING:
         SchedulingPolicy,
         VirtualCluster,
     )
+    from remora.wire.answers import Event, Status, VirtualClusterStatus
+    from remora.wire.typed_options import Options, options
 
 __version__ = "0.1.0"
 
@@ -168,7 +172,11 @@ _HOMES = {
         "status",
         "taint_node",
         "untaint_node",
+        "virtual_clusters",
     ),
+    "remora.live.front": ("current_cluster", "current_node", "placement_group"),
+    "remora.wire.answers": ("Event", "Status", "VirtualClusterStatus"),
+    "remora.wire.typed_options": ("Options", "options"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -196,6 +204,7 @@ __all__ = [
     "ControllerAwayError",
     "ControllerError",
     "DoesNotExist",
+    "Event",
     "Exist",
     "Exists",
     "FixedSizeNode",
@@ -219,14 +228,17 @@ __all__ = [
     "NodeLabelSchedulingStrategy",
     "NotIn",
     "ObjectAffinitySchedulingStrategy",
+    "Options",
     "RemoraError",
     "SchedulingPolicy",
+    "Status",
     "TaskAffinitySchedulingStrategy",
     "Tolerations",
     "UnknownNameError",
     "UnreadableEntryError",
     "VirtualCluster",
     "VirtualClusterInfo",
+    "VirtualClusterStatus",
     "VirtualClusterTimeoutError",
     "VirtualNodeInfo",
     "Why",
@@ -235,6 +247,8 @@ __all__ = [
     "affinity",
     "anti_affinity",
     "attach",
+    "current_cluster",
+    "current_node",
     "detach",
     "end_cluster",
     "events",
@@ -248,6 +262,8 @@ __all__ = [
     "label_not_in",
     "node_affinity",
     "object_affinity",
+    "options",
+    "placement_group",
     "preview_node",
     "put",
     "resize_cluster",
@@ -259,4 +275,5 @@ __all__ = [
     "untaint_node",
     "validate_label_key",
     "validate_label_value",
+    "virtual_clusters",
 ]

@@ -124,10 +124,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _told_by_the_controller() -> str:
     try:
         status = remora.status()
-        status["nodes"] = [
-            {name: node.get(name) for name in ("node_id", "labels", "taints", "used")} for node in status["nodes"]
-        ]
-        return pprint.pformat({"status": status, "events": remora.events()[-60:]}, width=200)
+        nodes = [{name: node.get(name) for name in ("node_id", "labels", "taints", "used")} for node in status["nodes"]]
+        return pprint.pformat({"status": dict(status, nodes=nodes), "events": remora.events()[-60:]}, width=200)
     except Exception as error:  # noqa: BLE001 - this is for words only: the failure itself is what counts
         return f"it could not be asked: {error!r}"
 

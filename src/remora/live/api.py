@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import inspect
 import logging
 import os
 import socket
@@ -34,11 +35,13 @@ from remora.live.host.controller_actor import start_controller
 from remora.live.link import NAMESPACE, link
 from remora.live.submit import waiting_groups
 from remora.live.submit.labelled_objects import objects
+from remora.model.close_names import close_name, did_you_mean
 from remora.model.labels import parse_workload_labels
 from remora.model.selectors import LabelSelector
 from remora.model.taints import rare_resources
 from remora.model.virtual_clusters import VirtualCluster
 from remora.protocol import changes
+from remora.wire.answers import Event, Status, VirtualClusterStatus
 from remora.wire.calls import (
     By,
     Call,
@@ -75,6 +78,7 @@ def init(
     unless a call says otherwise. Where this call starts a Ray of its own, ``labels`` are those of its node, as in ``ray.init``.
     ``virtual_cluster`` is a ``VirtualCluster``, a mapping or JSON: the whole job runs in it, once its minimum is reserved.
     """
+    _check_names(ray_init)
     spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
     defaults = Defaults.parse(**job_cluster.given(label_selector=label_selector, tolerations=tolerations, labels=labels))
     context, started = None, False
@@ -103,6 +107,14 @@ def _connect(args: tuple[Any, ...], ray_init: dict[str, Any], labels: Any) -> tu
                 raise
     context = ray.init(*args, **ray_init)
     return context, ray._private.worker._global_node.is_head() and _is_local(args, ray_init)
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Raise for an argument that nobody knows and that looks like one that there is; Ray refuses the others itself."""
+    known = [*inspect.signature(init).parameters, *inspect.signature(ray.init).parameters]
+    for name in given:
+        if name not in known and not name.startswith("_") and close_name(name, known) is not None:
+            raise InvalidInputError(f"remora.init has no argument {name!r}{did_you_mean(name, known)}")
 
 
 def attach() -> None:
@@ -199,17 +211,19 @@ def put(value: Any, *, labels: Mapping[str, str] | None = None) -> Any:
     return reference
 
 
-def status() -> dict[str, Any]:
-    """Nodes with labels, taints and use; what waits, why, and what would help."""
-    answer: dict[str, Any] = link.ask(GetStatus())
+def status() -> Status:
+    """Return the nodes with labels, taints and use; and what waits, why, and what would help."""
+    answer: Status = link.ask(GetStatus())
     return answer
 
 
-def virtual_clusters() -> list[dict[str, Any]]:
-    """Every virtual cluster, parents first, with what it has, uses and may have; those that wait too."""
+def virtual_clusters() -> list[VirtualClusterStatus]:
+    """Return every virtual cluster, parents first, with what it has, uses and may have; those that wait too."""
     names = submissions()
-    found: list[dict[str, Any]] = link.ask(GetClusters())
-    return [{**row, "submission_id": names.get(row["job_id"])} for row in found]
+    found: list[VirtualClusterStatus] = link.ask(GetClusters())
+    for row in found:
+        row["submission_id"] = names.get(row["job_id"])
+    return found
 
 
 @dataclass(frozen=True)
@@ -265,9 +279,9 @@ def explain_all(id_or_name: str) -> list[dict[str, Any]]:
         time.sleep(0.05 if new else 0.25)
 
 
-def events(since: int = 0) -> list[dict[str, Any]]:
-    """What happened lately, after the entry with this number, oldest first."""
-    found: list[dict[str, Any]] = link.ask(GetEvents(since))
+def events(since: int = 0) -> list[Event]:
+    """Return what happened lately, after the entry with this number, oldest first."""
+    found: list[Event] = link.ask(GetEvents(since))
     return found
 
 

@@ -66,6 +66,8 @@ _ATTACHING = (
     Name(_OPTIONS, "task_options", "the table of options that .options() and @ray.remote accept"),
     Name(_OPTIONS, "actor_options", "the same for actors"),
     Name(_OPTIONS, "valid_options", "the names of both"),
+    Name(_OPTIONS, "validate_task_options", "where an option that does not exist is refused", ("options",)),
+    Name(_OPTIONS, "validate_actor_options", "the same for actors", ("options",)),
     Name(_OPTIONS, "Option", "an entry of those tables", ("value_constraint", "default_value")),
     Name(_FUNCTION, "RemoteFunction._remote", "where a task is submitted", ("args", "kwargs", "task_options")),
     Name(_FUNCTION, "RemoteFunction._function_signature", "how its arguments are flattened"),

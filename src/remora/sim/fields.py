@@ -5,7 +5,6 @@ Also the templates: ``{i}`` is the number of the copy, and ``{i%10}``, ``{i//3}`
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from remora.errors import InvalidInputError, InvalidScenarioError
+from remora.model.close_names import close_name
 
 _TEMPLATE = re.compile(r"\{i(?:(%|//|\*|\+)([0-9]{1,9}))?\}")
 MOST_COPIES = 1_000_000
@@ -145,8 +145,8 @@ def name_of_copy(name: str, index: int, numbered: bool) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """``there is no key 'recources': did you mean 'resources'? The keys are at, count, ...``"""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1) or [other for other in known if other.startswith(name)]
-    hint = f"did you mean {near[0]!r}? The" if near else "the"
+    near = close_name(name, known)
+    hint = f"did you mean {near!r}? The" if near is not None else "the"
     listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     return f"there is no {what} {show(name)}: {hint} {what}s are {listed or 'none'}"
 

@@ -28,6 +28,7 @@ from ray.util import serialization_addons
 from remora.live import installed
 from remora.live.attach import serializers, travel
 from remora.live.attach.core_worker import CoreWorkerWithTokens, latest
+from remora.live.attach.misspelled import with_what_was_meant
 from remora.live.attach.ray_views import ray_with, view_of
 from remora.live.attach.replay import Replays, copied, flattened, is_rays
 from remora.live.clusters import scopes
@@ -176,6 +177,9 @@ class Installation:
             table = getattr(ray_option_utils, name)
             resources = dataclasses.replace(table["resources"], value_constraint=_also_ours(table["resources"]))
             self._replace(ray_option_utils, name, _Options(table, {**ours, "resources": resources}))
+        for check, table in (("validate_task_options", "task_options"), ("validate_actor_options", "actor_options")):
+            known = getattr(ray_option_utils, table)
+            self._replace(ray_option_utils, check, with_what_was_meant(getattr(ray_option_utils, check), known))
 
     def _around_task(self, stock: Any) -> Any:
         only_rays = is_rays(stock)
