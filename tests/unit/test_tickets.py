@@ -6,7 +6,9 @@ import pytest
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from remora.live.clusters import scopes
 from remora.live.submit.submitter import Submitter
+from remora.wire.calls import EnsureClass
 from remora.wire.rewrite import Defaults
 
 
@@ -45,6 +47,33 @@ def test_ray_is_left_none_of_our_options_the_first_time_and_later(submitter):
             {"num_cpus": 1, "tolerations": {"k": "exists()"}, "node_labels": {"zone": "a"}}, is_actor=False
         )
         assert left.keys() == {"num_cpus", "label_selector"}
+
+
+class Heard:
+    """The way to a controller that hears everything."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def tell(self, call: Any) -> Any:
+        self.told.append(call)
+        return len(self.told)
+
+    def until_heard(self, messages: list[Any], seconds: float) -> None:
+        assert messages == [len(self.told)]
+        self.told.append("heard")
+
+
+def test_what_is_new_in_a_virtual_cluster_is_heard_of_before_it_is_submitted(submitter, monkeypatch):
+    heard = Heard()
+    monkeypatch.setattr("remora.live.submit.submitter.link", heard)
+    monkeypatch.setattr(scopes, "current", lambda: "vc1")
+    for resources in ({"CPU": 1.0}, {"CPU": 1.0}, {"CPU": 2.0}):
+        submitter.tokens(submitter.plain, resources)
+    wanted = [each if each == "heard" else each.hints[0].resources for each in heard.told if not isinstance(each, EnsureClass)]
+    assert wanted[:2] == [{"CPU": 1.0}, "heard"]
+    assert wanted[-2:] == [{"CPU": 2.0}, "heard"]
+    assert wanted.count("heard") == 2
 
 
 class Shown(PlacementGroupSchedulingStrategy):

@@ -150,6 +150,9 @@ class Checks:
             self._breaks(entry.actor_id, worker.node_id, spec)
         has_lease = entry.node_class is None and entry.rules is not None and not entry.spec.group
         since = entry.waits_since if entry.restarts < entry.spec.max_restarts else entry.asked_at
+        before = next((each for each in reversed(self._placed) if each.actor_id == entry.actor_id), None)
+        if before is not None and self._world.now - before.began < KNOWN_SECONDS:
+            since = min(since, before.asked_at)  # nobody may know yet that it had started: its token stands as before
         placed = self._place(entry, entry.actor_id, ACTOR, entry.rules if has_lease else None, worker.node_id, since)
         placed.actor_id = entry.actor_id
         if has_lease and entry.rules is not None:

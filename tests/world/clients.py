@@ -11,6 +11,7 @@ from remora.protocol import steps
 from remora.wire.calls import EnsureClass, Hint, WantShares
 from remora.wire.classes import IDLE_SECONDS, ClassSpec
 from remora.wire.fences import FENCE_SECONDS, fence_key, read_fence
+from remora.wire.timing import SHARES_SECONDS
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -25,6 +26,7 @@ class Submitter:
         self._world = world
         self._process = process
         self._mentioned: dict[str, float] = {}
+        self._announced: dict[tuple[str, tuple[tuple[str, float], ...]], float] = {}
         self._hints: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[ClassSpec, int]] = {}
         self.creating: dict[Thread, Callable[[str, str | None], Any]] = {}
 
@@ -35,6 +37,14 @@ class Submitter:
         if self._world.now - self._mentioned.get(spec.class_id, -1e9) > IDLE_SECONDS / 3:
             self._mentioned[spec.class_id] = self._world.now
             self._world.host.send(self._process, EnsureClass(spec.encode()))
+
+    def is_new(self, spec: ClassSpec, resources: dict[str, float]) -> bool:
+        """Return whether nothing like this was submitted here for a while: then the controller has to hear of it before."""
+        key = (spec.class_id, tuple(sorted(resources.items())))
+        if self._world.now < self._announced.get(key, -1e9) + SHARES_SECONDS:
+            return False
+        self._announced[key] = self._world.now
+        return True
 
     def hint(self, spec: ClassSpec, resources: dict[str, float]) -> None:
         """One more of this is on its way in a virtual cluster."""

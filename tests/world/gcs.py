@@ -78,10 +78,15 @@ class ActorEntry:
         shapes = (to_floats(self.placement or self.resources),) if whole else ({},)
         labels = self.labels if whole else {}
         state, detail = _STATES.get(self.state, WAITING), self.state
-        return Work(ACTOR, self.actor_id, self.spec.name, self.job_id, state, detail, shapes, nodes, "", "tests", labels)
+        restarts = self.spec.max_restarts - self.restarts
+        return Work(
+            ACTOR, self.actor_id, self.spec.name, self.job_id, state, detail, shapes, nodes, "", "tests", labels, restarts
+        )
 
 
 class Gcs:
+    job_id = ""  # it asks for workers of any
+
     def __init__(self, world: World) -> None:
         self.world = world
         self.kv: dict[str, bytes] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.world.failure import Failure
 from tests.world.gcs import ALIVE
-from tests.world.groups import CREATED
+from tests.world.groups import CREATED, RESCHEDULING
 from tests.world.owning import IN_LINE, QUEUED, STARTED, Run
 from tests.world.raylet import UNIT
 
@@ -75,7 +75,8 @@ def _minimum(scope: Scope) -> float:
 def _is_taken_for_long(world: World) -> bool:
     """Whether anybody has a CPU whom no fence can make give it back soon."""
     actors = any(entry.state == ALIVE and entry.real.get("CPU") for entry in world.gcs.actors.values())
-    groups = any(group.state == CREATED and group.pinned is None for group in world.gcs.groups.entries.values())
+    has_some = (CREATED, RESCHEDULING)
+    groups = any(group.state in has_some and group.pinned is None for group in world.gcs.groups.entries.values())
     return actors or groups or any(_runs_for_long(world, run) for run in world.runs.values())
 
 

@@ -102,6 +102,10 @@ class Owning:
         self._requests: set[Request] = set()
         self.runs: list[Run] = []
 
+    @property
+    def job_id(self) -> str:
+        return self._process.job_id
+
     def submit(self, run: Run) -> None:
         self.runs.append(run)
         self._line_up(run)

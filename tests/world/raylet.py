@@ -41,6 +41,9 @@ def fits(free: Mapping[str, int], need: Shape) -> bool:
 class Owner(Protocol):
     """Who asks for workers: a process, or GCS for its actors."""
 
+    @property
+    def job_id(self) -> str: ...
+
     def granted(self, request: Request, worker: Worker) -> None:
         """This worker is its own until it is released."""
 
@@ -288,6 +291,13 @@ class Raylet:
         """Work gives this back, and whoever is next in the queue gets it."""
         for name, units in shape:
             self.returned[name] = self.returned.get(name, (0, 0.0))[0] + units, self.world.now
+
+    def take_idle(self, job_id: str) -> Worker | None:
+        """Return a worker that idles: one that worked for a job works for no other."""
+        worker = next((each for each in reversed(self.idle) if each.job_id == job_id), None)
+        if worker is not None:
+            self.idle.remove(worker)
+        return worker
 
     # What is reported
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from remora.protocol.cluster_steps import close_cluster, open_cluster
 from remora.protocol.group_steps import remove_group
 from remora.protocol.lease_steps import create_with_lease
 from remora.protocol.steps import Ask
-from remora.wire.calls import CreateCluster, MakeGroup
+from remora.wire.calls import CreateCluster, Hint, MakeGroup, WantShares
 from remora.wire.group_plans import GroupPlan
 from remora.wire.group_requests import encode_group
 from remora.wire.rewrite import Defaults, rewrite_group
@@ -77,7 +78,7 @@ def submit_task(process: Process, scope: Scope | None, spec: Task, thread: Threa
     if not rewriting.has_lease(asked, is_actor=False, options=options):
         made = rewriting.with_class(asked, held, {}, cluster, scope.spec if scope else None, is_actor=False)
         run = _run(process, scope, spec, held, made)
-        _mention(process, made)
+        yield from _mention(process, made)
         process.owning.submit(run)
         return run
     text = rewriting.lease_text(asked, is_actor=False, resources=held, placement={}, cluster=cluster)
@@ -137,7 +138,7 @@ def create_actor(process: Process, scope: Scope | None, spec: Actor, thread: Thr
         return found[0]
     if not rewriting.has_lease(asked, is_actor=True, options=options):
         made = rewriting.with_class(asked, held, needs, cluster, scope.spec if scope else None, is_actor=True)
-        _mention(process, made)
+        yield from _mention(process, made)
         create(made, None, spread=not held)
         return found[0]
     text = rewriting.lease_text(asked, is_actor=True, resources=held, placement=needs, cluster=cluster)
@@ -306,8 +307,12 @@ def _in_group(process: Process, scope: Scope | None, spec: Task, held: dict[str,
     return run
 
 
-def _mention(process: Process, made: rewriting.Submission) -> None:
+def _mention(process: Process, made: rewriting.Submission) -> Steps:
+    """Mirrors ``Submitter.tokens`` of ``remora.live``."""
     if made.spec is not None:
         process.submitter.mention(made.spec)
-        if made.hint is not None:
+        if made.hint is not None and process.submitter.is_new(made.spec, made.hint):
+            with contextlib.suppress(RemoraError):
+                yield Ask(WantShares([Hint(made.spec.encode(), made.hint, 1)]))
+        elif made.hint is not None:
             process.submitter.hint(made.spec, made.hint)

@@ -61,6 +61,8 @@ class Still:
 class Asking:
     """Whoever asks for a worker, and remembers what came of it."""
 
+    job_id = ""
+
     def __init__(self) -> None:
         self.workers: list[Worker] = []
         self.failures = 0

@@ -144,7 +144,7 @@ class World:
 
     def start_worker(self, raylet: Raylet, request: Request) -> None:
         """A worker for a request that was granted: one that idles, or a new one."""
-        worker = raylet.idle.pop() if raylet.idle and not isinstance(request.key, ActorEntry) else None
+        worker = None if isinstance(request.key, ActorEntry) else raylet.take_idle(request.owner.job_id)
         wait = 0.002
         if worker is None:
             number = self.workers_made[raylet.node_id] = self.workers_made.get(raylet.node_id, 0) + 1

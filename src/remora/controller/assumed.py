@@ -30,7 +30,8 @@ _UNSEEN_SECONDS = 3 * REPORTED_SECONDS
 @dataclass(slots=True)
 class Assumption:
     """One decision: what it takes of which node, and in which virtual cluster; ``request`` says what has to be free there for
-    it to start. ``live_since`` is when it was known to run."""
+    it to start. ``live_since`` is when it was known to run; ``asked`` says whether the cluster was asked, since it was due, and
+    knows nothing else."""
 
     slot: str
     token: str
@@ -44,6 +45,7 @@ class Assumption:
     live_since: float | None = None
     token_seen: bool = False
     is_starting: bool = False
+    asked: bool = False
 
 
 class Assumed:
@@ -116,7 +118,7 @@ class Assumed:
         """It is looked at again later."""
         entry = self._entries.get(slot)
         if entry is not None:
-            entry.deadline = self._context.now() + START_SECONDS
+            entry.deadline, entry.asked = self._context.now() + START_SECONDS, False
 
     def see(self, view: NodeView) -> None:
         """Take in what a report says about the tokens of what is assumed on its node."""

@@ -97,7 +97,7 @@ class Controller:
         )
         self.assumed = Assumed(self.context)
         self.lending = Lending(clock)
-        self.registry = Registry(self.context, self.scheduler, self.store, self.book, self._orphaned)
+        self.registry = Registry(self.context, self.scheduler, self.store, self.book, generation, self._orphaned)
         wanted = WantedShares(self.cluster, self.registry, self.roster)
         self.use = Use(self.cluster, self.registry, wanted, self.lending, self.assumed, self.book)
         self.picture = Picture(self.context, self.scheduler, self.store, self.use, self.assumed, self.book)

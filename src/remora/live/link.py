@@ -61,12 +61,13 @@ class Link:
         most messages say."""
         self._outbox.add(call)
 
-    def until_heard(self, messages: Sequence[Any]) -> None:
-        """Return when these have been heard, or never will be; or when the controller does not come back."""
+    def until_heard(self, messages: Sequence[Any], seconds: float = AWAY_SECONDS) -> None:
+        """Return when these have been heard, or never will be; or when that takes longer, as where the controller does not come
+        back."""
         sent = [message for message in messages if message is not None]
         if sent and ray.is_initialized():
             with quiet(), contextlib.suppress(RayError):
-                ray.wait(sent, num_returns=len(sent), timeout=AWAY_SECONDS)
+                ray.wait(sent, num_returns=len(sent), timeout=seconds)
 
     def find(self, *, anew: bool = False) -> Any:
         """Return the handle of the controller, or None. It is looked up again once in a while: it may have been shut down and

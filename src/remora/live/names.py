@@ -237,7 +237,7 @@ MESSAGES = (
         "ActorTableData",
         (
             *("DEAD", "actor_id", "address", "class_name", "death_cause", "is_detached", "job_id", "labels", "name", "node_id"),
-            *("ray_namespace", "required_resources", "state"),
+            *("num_restarts", "ray_namespace", "required_resources", "state"),
         ),
     ),
     Message(_COMMON, "ActorDeathCause", ("context",)),

@@ -51,6 +51,7 @@ class Work:
     """A task, an actor or a placement group as the cluster knows it.
 
     ``shapes`` is what it asks for: one mapping, or one a bundle; ``detail`` is the cluster's own word for its state.
+    ``restarts`` is how often an actor was started again: of two messages about it, that with more is newer.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Work:
     strategy: str = ""
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
 
 
 @dataclass(frozen=True)

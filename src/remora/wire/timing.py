@@ -56,6 +56,10 @@ HANDLE_SECONDS = 2.0
 AWAY_SECONDS = 30.0
 """A controller that is being restarted is waited for so long; then ``ControllerAwayError``. Starting takes about two."""
 
+HEARD_SECONDS = 1.0
+"""A size of work that is new in a virtual cluster is submitted once the controller has heard of it, or after so long: while the
+controller is away it takes no share from anybody."""
+
 # Leases: whoever creates, and controller
 
 CREATE_SECONDS = 5.0
@@ -82,7 +86,7 @@ again after a tenth of a second, and then more and more seldom."""
 
 GROUP_CREATED_SECONDS = 15.0
 """The share that was offered for a group and never confirmed is taken back: whoever asked for it has died. A group of that
-name which appears in GCS after all is found there."""
+name which appears in GCS after all is found there. The name of a share that was given back rests for as long."""
 
 GROUP_RETRY_SECONDS = 0.25
 """Whether a group that waits fits now is asked this often."""

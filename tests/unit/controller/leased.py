@@ -226,7 +226,7 @@ class LeasedWorld(World):
     def stops(self, work: Work) -> Work:
         """Its process died: what it held is free again, and it waits to be started anew."""
         self.gives_back(work)
-        waiting = self.tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=()))
+        waiting = self.tell(restarting(work))
         self.round()
         return waiting
 
@@ -277,6 +277,11 @@ def held_by(work: Work) -> dict[str, float]:
     """Return what an actor holds while it lives: its resources, and as much of its share."""
     request = decode_ask(work.labels[REQUEST_LABEL]).request
     return _with_share(request, request.resources)
+
+
+def restarting(work: Work) -> Work:
+    """Return an actor whose process has died, as GCS tells of it."""
+    return replace(work, state=WAITING, detail="RESTARTING", node_ids=(), restarts=work.restarts + 1)
 
 
 def needed_by(work: Work) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.controller.leased import LONELY, FaultyPort, LeasedWorld, held_by, wanted, wanted_task
+from tests.unit.controller.leased import LONELY, WITH_CAT, FaultyPort, LeasedWorld, held_by, wanted, wanted_task
 
 from remora.controller.assumed import START_SECONDS
 from remora.controller.effects import Resize
@@ -173,6 +173,38 @@ def test_what_has_not_started_in_time_is_decided_again_where_there_is_room():
     world.pass_time(START_SECONDS + 2)
     assert world.let_start(work).node_ids == ("n2",)
     assert any(text.startswith("had no room in time, and goes to n2") for text in world.events(work.work_id))
+
+
+def test_what_runs_is_not_decided_again_though_the_message_that_it_does_was_lost():
+    world = LeasedWorld("n1", "n2", cpus=1)
+    work = world.submit(wanted(**CAT))
+    node_id = world.token_on(work)
+    assert node_id is not None
+    world.kill()  # it hears nothing of what follows
+    world.starts(work, node_id)
+    world.listen()
+    world.pass_time(START_SECONDS + 2)
+    assert not any("goes to" in text for text in world.events(work.work_id))
+    friend = world.start(**WITH_CAT)
+    assert friend.node_ids == ()  # the cat is where it runs, and that node is full
+
+
+def test_a_lease_whose_new_node_is_lost_goes_back_to_where_it_is_queued():
+    """Ray fails what is queued at a raylet when no node has its token any more."""
+    world = LeasedWorld("n1", "n2", cpus=2)
+    world.port.take("n2", {"CPU": 2})
+    work = world.submit(wanted(cpus=2, **CAT))
+    token = lease_token(work.labels[LEASE_LABEL])
+    world.port.take("n1", {"CPU": 1})
+    world.port.give("n2", {"CPU": 2})
+    while not world.total_on("n2", token):
+        world.later(0.1)
+    assert world.total_on("n1", token)
+    world.port.leave("n2")
+    world.pass_time(3)
+    assert world.token_on(work) == "n1"
+    world.port.give("n1", {"CPU": 1})
+    assert world.let_start(work).node_ids == ("n1",)
 
 
 def test_a_token_stands_on_the_new_node_before_it_is_taken_from_the_old_one():

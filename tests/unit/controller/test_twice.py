@@ -195,6 +195,18 @@ def test_an_old_message_about_an_actor_that_has_ended_changes_nothing(world: Lea
     assert [world.place(wanted(**LONELY))[1] for _ in range(4)].count(None) == 1
 
 
+def test_an_old_message_that_an_actor_restarts_moves_nobody(world: LeasedWorld) -> None:
+    cat = world.start(**LONELY)
+    restarting = world.stops(cat)
+    back = world.let_start(restarting)
+    events = world.events(cat.work_id)
+    for late in (restarting, cat):  # the feed doubles what it said before
+        world.host.controller.tell(late)
+        world.later(1)
+    assert world.events(cat.work_id) == events
+    assert world.restarts(back).node_ids
+
+
 # Tasks whose caller died
 
 

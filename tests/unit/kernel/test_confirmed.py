@@ -14,6 +14,7 @@ from remora.kernel.placing.gang import Gang, Item
 from remora.kernel.placing.group_fit import could_ever
 from remora.kernel.placing.reserving import restore_vnode, vacate
 from remora.kernel.placing.what_if import could_ever_reserve
+from remora.kernel.sharing.growth import grow_for
 from remora.kernel.sharing.usage import observe_use, own_total
 from remora.kernel.state import shares
 from remora.kernel.state.cluster_tree import VCluster
@@ -376,6 +377,35 @@ def test_a_share_in_use_is_not_dropped_though_it_gave_back_all_that_is_idle():
     s.finish(work)
     shares.trim(s.cluster, vc)
     assert (vc.flex, vc.flex_used) == ({}, {})
+
+
+def test_what_a_report_counts_in_a_fixed_size_node_is_given_back_there():
+    """Reports do not tell in which of them it is: they fill fixed-size nodes first, and the flexible one beside looks idle."""
+    s = scheduler(2, trims=False)
+    vc = s.create_cluster(VirtualCluster(fixed_size_nodes=fixed(1).fixed_size_nodes, flexible_resource_max={"CPU": 1}))
+    first, second = s.submit("a", asks(1, vc)), s.submit("b", asks(1, vc))
+    assert second.host is not None
+    assert second.host.fixed is None
+    s.finish(first)
+    observe_use(vc, 0, {"CPU": 10_000})
+    shares.trim(s.cluster, vc)
+    assert vc.flex == {}
+    validate(s.cluster)
+    s.finish(second)
+    assert vc.fixed[0] is not None
+    assert vc.fixed[0].used == {}
+    validate(s.cluster)
+
+
+def test_a_share_grows_where_there_is_room_and_not_where_it_lies_on_a_full_node():
+    """Nodes with GPUs are for those who ask for GPUs; but a full node is nowhere to start at all."""
+    s = scheduler(1, trims=False)
+    s.add_node("gpu", Resources.parse({"CPU": 2, "GPU": 1}))
+    vc = s.create_cluster(flexible(1, 2))
+    assert set(vc.flex) == {0}
+    s.cluster.observe_node(s.cluster.nodes.at(0), cpus(1), Resources({"CPU": -10_000}))  # others use it all
+    grow_for(s.cluster, vc, [(asks(1, vc).choices, cpus(1), 1)])
+    assert set(vc.flex) == {0, 1}
 
 
 def test_leaving_a_node_keeps_what_is_in_use_there():

@@ -18,19 +18,30 @@ from remora.model.groups import GroupRequest
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
 from remora.wire.keys import CLUSTERS
-from remora.wire.timing import CLAIM_SECONDS, COOL_SECONDS
+from remora.wire.timing import CLAIM_SECONDS, COOL_SECONDS, GROUP_CREATED_SECONDS
 from remora.wire.tokens import OF_GROUP
 
 _NAMED = "vc"
 """What the names of virtual clusters begin with, before a number."""
 
+_CONTROLLERS = 4
+"""So many controllers, one after the other, give different names."""
+
 
 class Registry:
-    """``orphaned`` is told of workloads that were ended with their cluster."""
+    """``orphaned`` is told of workloads that were ended with their cluster. ``generation`` tells the names that we give to the
+    shares of placement groups from those of controllers just before us, which somebody may still be about to use."""
 
     def __init__(
-        self, context: Context, scheduler: Scheduler, store: Store, book: Book, orphaned: Callable[[list[Workload]], None]
+        self,
+        context: Context,
+        scheduler: Scheduler,
+        store: Store,
+        book: Book,
+        generation: int,
+        orphaned: Callable[[list[Workload]], None],
     ) -> None:
+        self._generation = generation
         self._context = context
         self._scheduler = scheduler
         self._store = store
@@ -46,6 +57,7 @@ class Registry:
         self._cooling: list[tuple[float, int]] = []  # numbers of clusters that are gone, and until when nobody gets them
         self._cooling_until: dict[int, float] = {}
         self._cooled: list[int] = []
+        self._resting: dict[str, float] = {}  # names of shares of groups that are gone, and until when nobody gets them
         self._unsaved: set[str] = set()
         self._left_alone: set[str] = set()  # whose entries we cannot read
         self._actors: dict[str, set[str]] = {}  # by cluster: living actors that were made in it
@@ -234,6 +246,8 @@ class Registry:
                 del self._by_ask[name]
         if record.group is not None:
             self._groups.get(cluster_id.split(OF_GROUP)[0], {}).pop(cluster_id, None)
+            self._resting.pop(cluster_id, None)
+            self._resting[cluster_id] = self._context.now() + GROUP_CREATED_SECONDS
         else:
             self._groups.pop(cluster_id, None)
             number = _number(cluster_id)
@@ -360,8 +374,11 @@ class Registry:
 
     def _free_group_id(self, cluster_id: str) -> str:
         """Return a name for the share of a placement group in a cluster."""
-        names = (f"{cluster_id}{OF_GROUP}{number}" for number in itertools.count(1))
-        return next(name for name in names if self._is_free(name))
+        while self._resting and next(iter(self._resting.values())) < self._context.now():
+            del self._resting[next(iter(self._resting))]
+        numbers = itertools.count(self._generation % _CONTROLLERS + 1, _CONTROLLERS)
+        names = (f"{cluster_id}{OF_GROUP}{number}" for number in numbers)
+        return next(name for name in names if name not in self._resting and self._is_free(name))
 
     def _is_free(self, cluster_id: str) -> bool:
         taken = cluster_id in self._records or cluster_id in self._left_alone

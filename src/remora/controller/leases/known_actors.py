@@ -8,7 +8,7 @@ from dataclasses import replace
 from remora.controller.clusters.registry import Registry
 from remora.controller.context import Context
 from remora.controller.effects import Find
-from remora.port.contract import ENDED, Work
+from remora.port.contract import ENDED, RUNNING, Work
 from remora.wire.timing import BURIED_SECONDS
 from remora.wire.tokens import CLUSTER_LABEL
 
@@ -43,6 +43,14 @@ class KnownActors:
     def missing_in(self, living: Container[str]) -> list[str]:
         """Return the actors that are known, and not among these."""
         return [actor_id for actor_id in self._actors if actor_id not in living]
+
+    def is_old(self, work: Work) -> bool:
+        """Return whether a message about an actor is older than what is known of it: messages may come late, and twice."""
+        known = self._actors.get(work.work_id)
+        if known is None or work.state == ENDED:
+            return False
+        # Each time that it restarts, it waits first and runs then.
+        return (work.restarts, work.state == RUNNING) < (known.restarts, known.state == RUNNING)
 
     def note(self, work: Work) -> Work:
         """Keep in mind how an actor is. Return that with what is known of it: a message of a feed says only what changed."""

@@ -47,6 +47,12 @@ class LeaseTokens:
             self._assumed.drop(lease.slot)
         self.tell(lease)
 
+    def go_back(self, lease: Lease) -> None:
+        """The node that a lease was moving to is lost: it is decided again where its old token stands."""
+        lease.token_on, lease.leaving = lease.leaving, None
+        del self._leaving[lease.slot]
+        self.follow(lease)
+
     def _withdraw(self, lease: Lease, *, moves: bool) -> None:
         """Take a token from where it should no longer stand. What moves may be queued there, and Ray fails what no node can
         hold: so it stays until it stands on the other node too."""

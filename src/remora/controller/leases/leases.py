@@ -141,6 +141,8 @@ class Leases:
         """An actor has come, changed or gone. It ends once: messages may be late, or come twice."""
         if self.actors.has_ended(work.work_id) and (work.state != ENDED or work.work_id not in self.by_actor):
             return
+        if self.actors.is_old(work):
+            return
         with self._context.aside.care_of("actor", work.work_id):
             work = self.actors.note(work)
             lease = self._table.by_actor.get(work.work_id) or self._claimed_by(work)
@@ -186,6 +188,10 @@ class Leases:
                 self._end(lease)
         for work in actors:
             self.see(work)
+        known_lease = self.by_actor.get(actor_id)
+        assumed = self._assumed.get(known_lease.slot) if known_lease is not None else None
+        if assumed is not None and assumed.deadline <= self._context.now():
+            assumed.asked = True
         self._undecided.decide_beside(actor_id)
 
     def worker_ended(self, worker_id: str) -> None:
@@ -214,6 +220,12 @@ class Leases:
         self.slots.forget(node_id)
         for lease in self._table.on_node(number):
             self._assumed.drop(lease.slot)
+            before = self._cluster.nodes.by_id.get(lease.leaving or "")
+            if before is not None and before.number != number and lease.live_since is None:
+                # Its old token stands yet, and it is queued there: Ray would fail it if no node had one.
+                self._cluster.release(lease.workload)
+                self._cluster.restore(lease.workload, before.number)
+                self._lease_tokens.go_back(lease)
         return self.failover.node_left(number)
 
     def placed_or_put_back(self, workload: Workload) -> None:
@@ -251,6 +263,9 @@ class Leases:
                 self._assumed.drop(entry.slot)
         for entry in self._assumed.overdue():
             lease = self.by_slot.get(entry.slot)
+            if lease is not None and lease.actor_id and not entry.asked:
+                self.actors.look_up(lease.actor_id)  # it may run, and the message that it does was lost
+                continue
             self._assumed.postpone(entry.slot)
             with self._context.aside.care_of("lease", entry.slot, "moving"):
                 if lease is not None:

@@ -43,14 +43,17 @@ def decide(cluster: Cluster, vcluster: VCluster, query: Query, open_nodes: NodeS
     growing = allowed & growable(cluster, vcluster, query.choice, demand)
     # What the parent owns and does not use comes before making the parent grow as well.
     at_hand = growing & _idle_nodes(vcluster.parent, demand) if vcluster.parent is not None else 0
+    last: Host | None = None
     for nodes in (at_hand, without(growing, at_hand)):
         while nodes:
             number = choose(cluster, query, nodes)
             for host in flexible_hosts(cluster, vcluster, number, query.choice):
                 if shares.fits(cluster, host, demand):
-                    return host
+                    if not is_crowded(cluster, vcluster, number, demand, above=True):
+                        return host
+                    last = last or host  # out of idle shares, its own or its parent's, that are not to be had now
             nodes ^= 1 << number
-    return crowded[choose(cluster, query, collect(crowded), _wishes(cluster, query, crowded))] if crowded else None
+    return crowded[choose(cluster, query, collect(crowded), _wishes(cluster, query, crowded))] if crowded else last
 
 
 def feasible(cluster: Cluster, vcluster: VCluster, choice: NodeClass, demand: Resources) -> bool:
@@ -86,15 +89,18 @@ def growable(cluster: Cluster, vcluster: VCluster, choice: NodeClass, demand: Re
     return nodes & eligible(cluster, left) if left is not None else 0
 
 
-def is_crowded(cluster: Cluster, vcluster: VCluster, number: int, demand: Resources) -> bool:
-    """Whether others use a node beyond what its shares leave them, so that what a cluster has idle there is not to be had now.
-    That is so on a live cluster only, where use is observed."""
+def is_crowded(cluster: Cluster, vcluster: VCluster, number: int, demand: Resources, *, above: bool = False) -> bool:
+    """Return whether others use a node beyond what its shares leave them, so that what a cluster has idle there, or with
+    ``above`` those around it too, is not to be had now. That is so on a live cluster only, where use is observed."""
     if not cluster.nodes.at(number).reported:
         return False
     for name, units in demand.pairs:
         missing = -cluster.available.get(number, name)
-        if missing > 0 and sum(vnode.idle(name) for vnode in vcluster.vnodes() if vnode.node == number) - missing < units:
-            return True
+        if missing > 0:
+            having = vcluster.chain() if above else (vcluster,)
+            idle = sum(vnode.idle(name) for each in having for vnode in each.vnodes() if vnode.node == number)
+            if idle - missing < units:
+                return True
     return False
 
 

@@ -70,7 +70,7 @@ def give(cluster: Cluster, host: Host, amounts: Pairs, journal: Journal | None =
         if host.cluster is None:
             _change_available(cluster, host.node, name, units, journal)
             continue
-        vnode = vnode_of(host, name)
+        vnode = vnode_of(host, name) or counted_in(host, name)
         counted = min(units, vnode.used.get(name, 0)) if vnode is not None else 0
         if vnode is not None and counted > 0:
             use(vnode, name, -counted, journal)
@@ -95,6 +95,14 @@ def vnode_of(host: Host, name: str) -> VNode | None:
     if host.cluster is None:
         return None
     return host.fixed if host.fixed is not None and name in host.fixed.total else host.cluster.flex.get(host.node)
+
+
+def counted_in(host: Host, name: str) -> VNode | None:
+    """Return the fixed-size node in which something is counted whose flexible node is gone: reports do not tell in which it is,
+    and fill fixed-size ones first."""
+    assert host.cluster is not None
+    here = (vnode for vnode in host.cluster.fixed if vnode is not None and vnode.node == host.node)
+    return next((vnode for vnode in here if vnode.reported and name in vnode.total), None)
 
 
 def give_physical(cluster: Cluster, number: int, amounts: Mapping[str, int], journal: Journal) -> None:

@@ -11,6 +11,7 @@ from remora.kernel.state.cluster_tree import VCluster, VNode
 from remora.kernel.state.load import CALM_STEPS
 from remora.kernel.state.node_sets import collect
 from remora.kernel.state.node_table import TAINT
+from remora.kernel.state.shares import counted_in
 from remora.kernel.state.workloads import Host, Workload
 from remora.model.strategies import NODE
 
@@ -44,9 +45,10 @@ def _holdings(cluster: Cluster) -> _Holdings:
             elif host.fixed is not None and name in host.fixed.total:
                 holder = id(host.fixed)
             else:
-                if host.node not in host.cluster.flex:
+                vnode = host.cluster.flex.get(host.node) or counted_in(host, name)
+                if vnode is None:
                     raise InvariantError(f"{holding} takes from a share on node {host.node} that is gone")
-                holder = id(host.cluster.flex[host.node])
+                holder = id(vnode)
             held.setdefault(holder, Counter())[name] += units
 
     for workload in cluster.placed.values():

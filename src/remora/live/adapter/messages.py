@@ -70,6 +70,7 @@ def _actor(data: ActorTableData, actor_id: str) -> Work:
         node_ids=_ids([data.node_id or data.address.node_id]) if state == "ALIVE" else (),
         namespace=data.ray_namespace,
         labels=dict(data.labels),
+        restarts=data.num_restarts,
     )
 
 

@@ -23,7 +23,7 @@ from remora.wire.calls import EnsureClass, GetWaiting, Hint, RequestShares, Want
 from remora.wire.classes import ClassSpec
 from remora.wire.rewrite import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
 from remora.wire.shapes import names_in
-from remora.wire.timing import MENTION_SECONDS, SHARES_SECONDS
+from remora.wire.timing import HEARD_SECONDS, MENTION_SECONDS, SHARES_SECONDS
 from remora.wire.tokens import TAKEN, TASKS
 
 _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
@@ -128,7 +128,8 @@ class Submitter:
             if len(self._shares) >= _MOST_KEPT:
                 self._shares.clear()
             found = self._shares[key] = _Shares(inside, shares, time.monotonic() + SHARES_SECONDS)
-        if found.ticket.spec is not None:
+            self._announce(inside, resources)
+        elif found.ticket.spec is not None:
             self._hints.note(found.ticket.spec, resources)
         return {self._token(found.ticket): TAKEN, **found.shares}
 
@@ -215,6 +216,14 @@ class Submitter:
                 self._others.clear()
             self._others[known] = Ticket(spec.class_id, spec)
         return self._others[known]
+
+    def _announce(self, ticket: Ticket, resources: Mapping[str, float]) -> None:
+        """One of this is about to be submitted, in a virtual cluster where none like it was for a while. That has to be heard
+        before: Ray fails queued work that no node has enough tokens for, and what was lent on top of a share is taken back
+        with care only for the sizes that the controller knows of."""
+        if ticket.spec is not None:
+            message = link.tell(WantShares([Hint(ticket.spec.encode(), dict(resources), 1)]))
+            link.until_heard([message], HEARD_SECONDS)
 
     def _tell(self, hints: list[Hint]) -> None:
         link.tell(WantShares(hints))

@@ -103,7 +103,7 @@ def test_an_actor_that_outlives_its_with_keeps_the_record_and_nothing_is_reserve
     world.close(other, unused=True)
 
     # It restarts: it waits for a share of its cluster, and gets it.
-    world.actor(actor.work_id, WAITING, vc, "RESTARTING")
+    world.actor(actor.work_id, WAITING, vc, "RESTARTING", restarts=1)
     world.want(vc, 1)
     assert sum(world.tokens(vc).values()) == 1
     (where,) = world.tokens(vc)

@@ -8,6 +8,7 @@ from tests.unit.controller.worlds import World
 from remora.controller.effects import Resize
 from remora.port.contract import RUNNING, WAITING
 from remora.wire import calls
+from remora.wire.timing import GROUP_CREATED_SECONDS
 
 
 def test_a_group_has_tokens_of_its_own_and_its_cluster_has_less(world: World) -> None:
@@ -297,6 +298,7 @@ def test_what_is_said_late_about_a_share_is_not_taken_for_the_next_group_that_ha
     first = world.offer(vc, ask="first")
     assert first.share_id is not None
     assert world.release(first.share_id, "first")
+    world.later(GROUP_CREATED_SECONDS + 1)
     second = world.offer(vc, ask="second")
     assert second.share_id == first.share_id
     assert not world.release(first.share_id, "first")  # the message arrives twice
@@ -306,6 +308,23 @@ def test_what_is_said_late_about_a_share_is_not_taken_for_the_next_group_that_ha
     assert world.offer(vc, ask="second") == second
     assert world.release("second")  # by the id of the group, though it was never confirmed
     assert not world.group_shares()
+
+
+def test_the_name_of_a_share_that_was_given_back_rests(world: World) -> None:
+    """Whoever was offered it may still be waiting for its tokens, and would take those of the next group that has the name."""
+    vc = world.create(flexible_resource_max={"CPU": 1})
+    first = world.offer(vc, ask="first")
+    assert world.release(str(first.share_id), "first")
+    assert world.offer(vc, ask="second").share_id not in (None, first.share_id)
+
+
+def test_the_name_of_a_share_that_a_controller_before_us_gave_back_rests_too(world: World) -> None:
+    vc = world.create(flexible_resource_max={"CPU": 1})
+    first = world.offer(vc, ask="first")
+    assert world.release(str(first.share_id), "first")
+    world.later(0.1)
+    world.restart()
+    assert world.offer(vc, ask="second").share_id not in (None, first.share_id)
 
 
 def test_a_group_that_is_tried_again_has_its_new_share_when_the_old_one_is_gone(world: World) -> None:

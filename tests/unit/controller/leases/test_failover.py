@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.unit.controller.leased import LONELY, WITH_CAT, LeasedWorld, near
-
-from remora.port.contract import WAITING
+from tests.unit.controller.leased import LONELY, WITH_CAT, LeasedWorld, near, restarting
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ def test_failover_as_in_the_proposal(world: LeasedWorld):
 def test_what_was_on_a_lost_node_is_decided_again(world: LeasedWorld):
     cat = world.start(**LONELY)
     world.lose(cat.node_ids[0])
-    again = world.let_start(world.tell(replace(cat, state=WAITING, detail="RESTARTING", node_ids=())))
+    again = world.let_start(world.tell(restarting(cat)))
     assert again.node_ids not in (cat.node_ids, ())
 
 
@@ -75,9 +71,7 @@ def test_a_group_that_lost_its_node_comes_back_together(world: LeasedWorld):
     small, large = (name for name in ("n1", "n2", "n3") if name != home)
     world.port.take(small, {"CPU": 3})
     world.lose(home)
-    back = [
-        world.let_start(world.tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=()))) for work in (leader, friend)
-    ]
+    back = [world.let_start(world.tell(restarting(work))) for work in (leader, friend)]
     assert [work.node_ids for work in back] == [(large,), (large,)]
 
 

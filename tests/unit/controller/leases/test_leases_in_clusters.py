@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.controller.leased import JOB_ID, LeasedWorld, near, spec, wanted, wanted_task
+from tests.unit.controller.leased import JOB_ID, LeasedWorld, near, restarting, spec, wanted, wanted_task
 
 from remora import actor_affinity, label_in
-from remora.port.contract import ENDED, JOB, WAITING, Work
+from remora.port.contract import ENDED, JOB, Work
 from remora.wire import calls
 from remora.wire.asks import LEASE_LABEL
 from remora.wire.keys import CLUSTERS
@@ -208,7 +208,7 @@ def test_a_group_in_a_cluster_comes_back_together_where_its_cluster_has_a_share(
     world.later(1)
     world.lose(leader.node_ids[0])
     world.later(1)
-    back = [world.tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=())) for work in (leader, friend)]
+    back = [world.tell(restarting(work)) for work in (leader, friend)]
     world.pass_time(8)
     (node_id,) = world.tokens(cluster_id)
     assert [world.token_on(work) for work in back] == [node_id, node_id]
@@ -254,7 +254,7 @@ def test_what_restarts_where_it_was_is_counted_once_though_another_moves_with_it
     world.pass_time(3)
     tell = world.controller.tell
     for work in (friend, leader):  # before any report
-        tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=()))
+        tell(restarting(work))
         world.controller.validate()
 
 
@@ -282,7 +282,7 @@ def test_what_a_report_gave_back_is_not_given_back_again_by_a_restart(world: Lea
     world.submit(wanted(**cat(cluster_id)))
     world.gives_back(first)
     world.round()  # the second is decided where the first was
-    world.controller.tell(replace(first, state=WAITING, detail="RESTARTING", node_ids=()))
+    world.controller.tell(restarting(first))
     world.controller.validate()
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.unit.controller.leased import WITH_CAT, LeasedWorld
-
-from remora.port.contract import WAITING
+from tests.unit.controller.leased import WITH_CAT, LeasedWorld, restarting
 
 
 @pytest.fixture
@@ -20,9 +16,7 @@ def test_each_decision_is_told_with_its_reason(world: LeasedWorld):
     dog = world.start(**WITH_CAT)
     home = cat.node_ids[0]
     world.lose(home)
-    cat, dog = (
-        world.let_start(world.tell(replace(work, state=WAITING, detail="RESTARTING", node_ids=()))) for work in (cat, dog)
-    )
+    cat, dog = (world.let_start(world.tell(restarting(work))) for work in (cat, dog))
     away = cat.node_ids[0]
     assert away != home
     assert world.events(cat.work_id) == [
