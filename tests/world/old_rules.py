@@ -224,9 +224,14 @@ def _find_those_asked(self: Admission, reclaimed: Any, _: Any) -> bool:
     return _find_borrowers(self, reclaimed, ())
 
 
-def _reclaim_for_the_queue(cluster: Cluster, waiting: Any, outside: Any) -> Any:
+def _reclaim_for_the_queue(cluster: Cluster, waiting: Any, beyond: Any) -> Any:
     """What has lost its minimum with a node is not in the queue."""
-    return None if waiting.state == READY else _reclaim(cluster, waiting, outside)
+    return None if waiting.state == READY else _reclaim(cluster, waiting, beyond)
+
+
+def _reclaim_shares(cluster: Cluster, waiting: Any, beyond: Any) -> Any:
+    """Only shares are reclaimed, and not what is used beyond them."""
+    return _reclaim(cluster, waiting, {place: used for place, used in beyond.items() if place[0] is None})
 
 
 def _stands(view: Any, lease: Any) -> bool:
@@ -265,6 +270,7 @@ RULES: dict[str, Rule] = {
     "start-after-a-taint": _is(bodies, wait_for_admission=_wait_for_admission),
     "borrowers-not-fenced": _is(Admission, find_borrowers=_find_those_asked),
     "lost-minimum-not-reclaimed": _is(growing, reclaim=_reclaim_for_the_queue),
+    "use-beyond-a-share-not-reclaimed": _is(growing, reclaim=_reclaim_shares),
     "lease-moves-before-its-share": _is(lease_tokens, _could_hold=_stands),
     "late-copy-answered-anew": _is(LeaseTable, answered=lambda *_: None),
 }

@@ -335,8 +335,8 @@ class Controller:
     def _is_kept(self, slot: str) -> bool:
         return self.leases.predecessor.is_kept(slot)
 
-    def _orphaned(self, workloads: list[Workload]) -> None:
-        self.leases.orphaned(workloads)
+    def _orphaned(self, cluster_id: str, workloads: list[Workload]) -> None:
+        self.leases.orphaned(cluster_id, workloads)
 
     def _owed(self) -> set[str]:
         return self.growing.owed

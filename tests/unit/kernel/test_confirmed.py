@@ -15,6 +15,7 @@ from remora.kernel.placing.group_fit import could_ever
 from remora.kernel.placing.reserving import restore_vnode, vacate
 from remora.kernel.placing.what_if import could_ever_reserve
 from remora.kernel.sharing.growth import grow_for
+from remora.kernel.sharing.reclaim import reclaim
 from remora.kernel.sharing.usage import observe_use, own_total
 from remora.kernel.state import shares
 from remora.kernel.state.cluster_tree import VCluster
@@ -406,6 +407,18 @@ def test_a_share_grows_where_there_is_room_and_not_where_it_lies_on_a_full_node(
     s.cluster.observe_node(s.cluster.nodes.at(0), cpus(1), Resources({"CPU": -10_000}))  # others use it all
     grow_for(s.cluster, vc, [(asks(1, vc).choices, cpus(1), 1)])
     assert set(vc.flex) == {0, 1}
+
+
+def test_what_is_used_beyond_a_share_is_reclaimed_for_a_minimum_too():
+    """Its share was given back while its work paused for a moment; then it went on."""
+    s = scheduler(2, trims=False)
+    s.cluster.observe_node(s.cluster.nodes.at(0), cpus(2), Resources({"CPU": 0}))
+    borrower = s.create_cluster(flexible(0, 2))
+    owed = s.create_cluster(flexible(1))
+    assert owed.state == "QUEUED"
+    assert reclaim(s.cluster, owed, {}) is None
+    beyond = {(borrower.cluster_id, 0): {"CPU": 20_000}}
+    assert reclaim(s.cluster, owed, beyond) == beyond
 
 
 def test_leaving_a_node_keeps_what_is_in_use_there():

@@ -194,9 +194,9 @@ class Growing:
 
     def _reclaim(self) -> None:
         """Find out who has to use less for the first that would be helped by it: of those that lost a node, or of the queue."""
-        outside = self._use.outside_everywhere()
         owed = (*self._scheduler.degraded, *self._scheduler.queue)
-        asked = (reclaim(self._cluster, vcluster, outside) for vcluster in owed)
+        beyond = self._use.beyond_shares() if owed else {}
+        asked = (reclaim(self._cluster, vcluster, beyond) for vcluster in owed)
         found = next((each for each in asked if each is not None), {})
         for cluster_id, number in found.keys() - self._reclaimed.keys():
             what = f"{cluster_id or 'work in no virtual cluster'} on {self._cluster.nodes.at(number).node_id[:12]}"

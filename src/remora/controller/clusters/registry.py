@@ -29,8 +29,9 @@ _CONTROLLERS = 4
 
 
 class Registry:
-    """``orphaned`` is told of workloads that were ended with their cluster. ``generation`` tells the names that we give to the
-    shares of placement groups from those of controllers just before us, which somebody may still be about to use."""
+    """``orphaned`` is told of clusters that are gone, and of workloads that were ended with them. ``generation`` tells the
+    names that we give to the shares of placement groups from those of controllers just before us, which somebody may still be
+    about to use."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Registry:
         store: Store,
         book: Book,
         generation: int,
-        orphaned: Callable[[list[Workload]], None],
+        orphaned: Callable[[str, list[Workload]], None],
     ) -> None:
         self._generation = generation
         self._context = context
@@ -258,7 +259,7 @@ class Registry:
         self._context.aside.forget("virtual cluster", cluster_id)
         if what:
             self._context.note("cluster", cluster_id, what)
-        self._orphaned([each for each in ended if isinstance(each, Workload)])
+        self._orphaned(cluster_id, [each for each in ended if isinstance(each, Workload)])
 
     # What the cluster tells
 

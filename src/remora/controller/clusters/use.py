@@ -9,6 +9,7 @@ from remora.controller.clusters.lending import Lending
 from remora.controller.clusters.registry import Registry
 from remora.controller.clusters.wanted_shares import WantedShares
 from remora.controller.tokens.book import Book, Units
+from remora.kernel.sharing.reclaim import Place
 from remora.kernel.sharing.usage import observe_use, own_total
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.cluster_tree import VCluster
@@ -118,8 +119,25 @@ class Use:
         """Return the nodes where work in no virtual cluster uses more than these leave to it."""
         return self._crowded
 
-    def outside_everywhere(self) -> dict[int, Units]:
-        return self._outside
+    def beyond_shares(self) -> dict[Place, Units]:
+        """Return what is used of nodes and is nobody's share, by whose work it is: that of no virtual cluster, and that of
+        clusters which had more a moment ago, and use it again."""
+        found: dict[Place, Units] = {(None, number): used for number, used in self._outside.items() if used}
+        for node_id, accounts in self._reported.items():
+            number = self._cluster.nodes.by_id[node_id].number
+            records = [record for each in accounts if (record := self._registry.records.get(each)) is not None]
+            for top in dict.fromkeys(record.vcluster.top for record in records):
+                share, running = self._subtree(top, number, node_id)
+                left = {name: units - share.get(name, 0) for name, units in running.items() if units > share.get(name, 0)}
+                for record in records if left else ():
+                    if record.vcluster.top is top and record.group is None:
+                        own, place = self.share(record.cluster_id, node_id), (record.cluster_id, number)
+                        for name, units in self.running(record.cluster_id, node_id).items():
+                            part = min(units - own.get(name, 0), left.get(name, 0))
+                            if part > 0:
+                                left[name] -= part
+                                found.setdefault(place, {})[name] = part
+        return found
 
     def taken(self, node_id: str) -> tuple[Resources, Resources]:
         """Return what the clusters have of a node, used or not; and what of it their work uses."""

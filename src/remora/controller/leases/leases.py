@@ -234,14 +234,15 @@ class Leases:
         if lease is not None:
             self._lease_tokens.follow(lease)
 
-    def orphaned(self, workloads: Iterable[Workload]) -> None:
-        """Their virtual cluster is gone, and they are not: they go on in what is left of it, and end with that."""
-        for workload in workloads:
-            lease = self._table.of(workload)
-            if lease is None:
-                continue
+    def orphaned(self, cluster_id: str, workloads: Iterable[Workload]) -> None:
+        """Their virtual cluster is gone, and they are not, nor are those of which nothing is decided yet: they go on in what is
+        left of it, and end with that."""
+        ended = [lease for workload in workloads if (lease := self._table.of(workload)) is not None]
+        for lease in [*ended, *self._undecided.in_cluster(cluster_id)]:
             node_id = self.actors.node_of(lease.actor_id) if lease.live_since is not None else None
             lease.workload = self._restore(lease.slot, lease.actor_id or lease.slot, lease.ask, node_id)
+            self._undecided.drop(lease)
+            self._undecided.add(lease, self._unknown_to(lease.workload))
             self._lease_tokens.follow(lease)
 
     # Recovery
@@ -317,10 +318,14 @@ class Leases:
         """Return a lease that was given by a controller that is no more: it is where it runs, or where its token stands."""
         self.slots.adopt(slot)
         workload = self._restore(slot, slot, ask, node_id)
-        unplaced = set() if workload.placed or self._is_waiting(workload) else self._undecided.unknown(ask.request)
-        lease = self._enter(slot, ask, workload, job_id, unplaced)
+        lease = self._enter(slot, ask, workload, job_id, self._unknown_to(workload))
         lease.told = node_id  # by that controller
         return lease
+
+    def _unknown_to(self, workload: Workload) -> set[str]:
+        """Return the actors that have to be known before anything can be decided about a restored workload."""
+        decided = workload.placed or self._is_waiting(workload)
+        return set() if decided else self._undecided.unknown(workload.request)
 
     def _restore(self, slot: str, known_as: str, ask: Ask, node_id: str | None) -> Workload:
         """Return the workload of a lease from before, on the node where it is, or decided anew."""

@@ -59,6 +59,11 @@ class Undecided:
         for actor_id in unplaced:
             self._by_actor[actor_id].append(lease)
 
+    def in_cluster(self, cluster_id: str) -> list[Lease]:
+        """Return the leases in a virtual cluster of which nothing can be decided yet."""
+        undecided = (lease for leases in self._by_actor.values() for lease in leases)
+        return list({lease.slot: lease for lease in undecided if lease.cluster_id == cluster_id}.values())
+
     def drop(self, lease: Lease) -> None:
         """There is nothing to decide about a lease any more."""
         for actor_id in lease.unplaced:

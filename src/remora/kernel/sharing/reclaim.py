@@ -6,6 +6,8 @@ that is asked to use less starts nothing new until it does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from remora.kernel.placing.reserving import could_reserve
 from remora.kernel.state import shares
 from remora.kernel.state.cluster import Cluster
@@ -15,14 +17,16 @@ Place = tuple[str | None, int]
 """Whose work, and on which node; None is work in no virtual cluster."""
 
 
-def reclaim(cluster: Cluster, waiting: VCluster, used_outside: dict[int, dict[str, int]]) -> dict[Place, dict[str, int]] | None:
+def reclaim(
+    cluster: Cluster, waiting: VCluster, used_beyond: Mapping[Place, Mapping[str, int]]
+) -> dict[Place, dict[str, int]] | None:
     """Return who has to use how much less, so that ``waiting`` can be reserved, or what it has lost: as few as possible, the
-    youngest and least important first. None when that would not help. ``used_outside`` is what work in no virtual cluster uses,
-    by node."""
+    youngest and least important first. None when that would not help. ``used_beyond`` is what is used of nodes and is nobody's
+    share: by work in no virtual cluster, and by work that uses more of its share than that is by now."""
     borrowers = [each for each in _siblings(cluster, waiting) if each.state == READY and each is not waiting]
     borrowers.sort(key=lambda sibling: (sibling.priority, -sibling.order))
     with shares.trial(cluster) as journal:
-        asked = _borrowed_by_work(cluster, waiting.parent, used_outside, journal)
+        asked = _borrowed_by_work(cluster, waiting.parent, used_beyond, journal)
         if asked and could_reserve(cluster, waiting):
             return asked
         for borrower in borrowers:
@@ -54,15 +58,15 @@ def _excess(cluster: Cluster, borrower: VCluster, journal: shares.Journal) -> di
 
 
 def _borrowed_by_work(
-    cluster: Cluster, parent: VCluster | None, used_outside: dict[int, dict[str, int]], journal: shares.Journal
+    cluster: Cluster, parent: VCluster | None, used_beyond: Mapping[Place, Mapping[str, int]], journal: shares.Journal
 ) -> dict[Place, dict[str, int]]:
     """Return what the parent's own work uses: all of it is what its children were promised first."""
     asked: dict[Place, dict[str, int]] = {}
     if parent is None:
-        for number, used in used_outside.items():
+        for (account, number), used in used_beyond.items():
             shares.give_physical(cluster, number, used, journal)
             if used:
-                asked[None, number] = dict(used)
+                asked[account, number] = dict(used)
         return asked
     for vnode in parent.vnodes():
         for name in list(vnode.used):

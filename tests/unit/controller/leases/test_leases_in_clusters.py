@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.controller.leased import JOB_ID, LeasedWorld, near, restarting, spec, wanted, wanted_task
 
-from remora import actor_affinity, label_in
+from remora import actor_affinity, anti_affinity, label_in
 from remora.port.contract import ENDED, JOB, Work
 from remora.wire import calls
 from remora.wire.asks import LEASE_LABEL
@@ -23,7 +23,7 @@ def world() -> LeasedWorld:
     return LeasedWorld("n1", "n2")
 
 
-def cat(cluster_id: str, cpus: float = 1) -> dict[str, Any]:
+def cat(cluster_id: str | None, cpus: float = 1) -> dict[str, Any]:
     return {"cpus": cpus, "cluster": cluster_id, "labels": {"type": "cat"}}
 
 
@@ -192,6 +192,24 @@ def test_a_slot_whose_actor_is_not_created_yet_outlives_its_cluster(world: Lease
         world.dies(leader)
     world.pass_time(TEN_MINUTES, every=10)
     assert world.failures() == {}
+    assert world.clusters() == []
+    assert world.all_tokens() == set()
+
+
+def test_a_slot_outlives_its_cluster_though_nobody_knows_the_actor_that_it_names(world: LeasedWorld):
+    """It waits for what GCS says of that actor, as it would if it were asked for now."""
+    other = world.start(**cat(None))
+    cluster_id = world.create(fixed_size_nodes=[{"nodes": [{"resources": {"CPU": 4}}]}])
+    away = actor_affinity(anti_affinity(other.work_id))
+    _, node_id = world.place(wanted(cluster=cluster_id, scheduling_strategy=away))
+    assert node_id is not None
+    world.port.hidden.add(other.work_id)
+    world.dies(other)
+    world.job(JOB_ID, ENDED)
+    world.lose(node_id)
+    world.pass_time(3)
+    assert world.failures() == {}
+    world.pass_time(60)
     assert world.clusters() == []
     assert world.all_tokens() == set()
 
