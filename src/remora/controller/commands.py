@@ -40,6 +40,9 @@ from remora.wire.tokens import class_of_token, class_token
 
 _NO_MACHINES = "the nodes that are there could not hold it, even when nothing else ran"
 
+_LOWERED_SECONDS = 3.0
+"""So long a taint waits for its node to lower what is free there: while a placement group is moved, GCS makes no hold."""
+
 _MOST_ASKS = 8
 """Of so many of the last changes of a node it is known for which question each was made."""
 
@@ -333,7 +336,10 @@ def _taint(controller: Controller, call: calls.TaintNode) -> Pending:
         fenced = bool(controller.fences.classes(node_id))
         if not fenced:
             return Reply(False) if controller.fences.is_confirmed(node_id) else None
-        return Reply(True) if controller.fences.confirmed_for(node_id) >= TOLD_SECONDS else None
+        told_for = controller.fences.confirmed_for(node_id) - TOLD_SECONDS
+        # Every worker knows. Actors and groups ask nobody: they start for as long as their tokens are free there.
+        is_over = controller.class_tokens.is_lowered(node_id) or told_for > _LOWERED_SECONDS
+        return Reply(True) if told_for >= 0 and is_over else None
 
     return Pending(poll)
 

@@ -15,7 +15,7 @@ from remora.kernel.placing.group_fit import could_ever
 from remora.kernel.placing.reserving import restore_vnode, vacate
 from remora.kernel.placing.what_if import could_ever_reserve
 from remora.kernel.sharing.growth import grow_for
-from remora.kernel.sharing.reclaim import reclaim
+from remora.kernel.sharing.reclaim import Place, reclaim
 from remora.kernel.sharing.usage import observe_use, own_total
 from remora.kernel.state import shares
 from remora.kernel.state.cluster_tree import VCluster
@@ -417,7 +417,7 @@ def test_what_is_used_beyond_a_share_is_reclaimed_for_a_minimum_too():
     owed = s.create_cluster(flexible(1))
     assert owed.state == "QUEUED"
     assert reclaim(s.cluster, owed, {}) is None
-    beyond = {(borrower.cluster_id, 0): {"CPU": 20_000}}
+    beyond: dict[Place, dict[str, int]] = {(borrower.cluster_id, 0): {"CPU": 20_000}}
     assert reclaim(s.cluster, owed, beyond) == beyond
 
 

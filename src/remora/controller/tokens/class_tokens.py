@@ -159,6 +159,10 @@ class ClassTokens:
         self._holds.let_go_unless(node_id, may_be_queued_for)
         return {token: amount for token, amount in changes.items() if not self._holds.is_making(node_id, token)}
 
+    def is_lowered(self, node_id: str) -> bool:
+        """Return whether what a node no longer accepts was taken from there, but for what is in use or held."""
+        return all(self._book.amount(node_id, token) < OFFERED for token in self._fences.classes(node_id))
+
     def unsettled(self) -> list[str]:
         """Return the nodes where something that is no longer wanted is in use, or has yet to be held."""
         return [

@@ -117,6 +117,16 @@ def test_nothing_is_taken_away_while_it_could_not_be_held(world: LeasedWorld, mo
     assert world.offers(PLAIN) == set()
 
 
+def test_a_taint_is_answered_when_what_is_free_is_gone_too(world: LeasedWorld, monkeypatch: pytest.MonkeyPatch):
+    """Workers ask before they start a task; actors and placement groups start for as long as their tokens are free."""
+    world.ensure(PLAIN)
+    stock, refused = world.port.hold, [True] * 4
+    monkeypatch.setattr(world.port, "hold", lambda *args: False if refused and refused.pop() else stock(*args))
+    assert world.taint("n1", k="v") is True
+    assert not refused
+    assert world.offers(PLAIN) == set()
+
+
 def test_what_was_lost_is_repaired_by_a_round_soon_after(world: LeasedWorld):
     world.ensure(PLAIN)
     world.port.resize("n1", {TOKEN: 0, "remora/class/stray": 5})
