@@ -120,7 +120,7 @@ def test_nothing_is_taken_away_while_it_could_not_be_held(world: LeasedWorld, mo
 def test_a_taint_is_answered_when_what_is_free_is_gone_too(world: LeasedWorld, monkeypatch: pytest.MonkeyPatch):
     """Workers ask before they start a task; actors and placement groups start for as long as their tokens are free."""
     world.ensure(PLAIN)
-    stock, refused = world.port.hold, [True] * 4
+    stock, refused = world.port.hold, [True] * 12
     monkeypatch.setattr(world.port, "hold", lambda *args: False if refused and refused.pop() else stock(*args))
     assert world.taint("n1", k="v") is True
     assert not refused
