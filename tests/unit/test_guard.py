@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import pickle
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import ray
+from ray._common.signature import DUMMY_TYPE, recover_args
 from ray._raylet import STREAMING_GENERATOR_RETURN
 
 from remora.live.submit.tickets import RETURNS
@@ -70,9 +73,25 @@ def test_what_is_handed_on_returns_as_many_as_it_was_asked_for(
     fenced: None, function: Callable[..., Any], returns: int
 ) -> None:
     hidden = {} if returns == 1 else {RETURNS: returns}
-    made = guard.guarded(function)(3, **hidden)
+    args, kwargs = guard.without_hidden(recover_args)([DUMMY_TYPE, 3, *itertools.chain(*hidden.items())])
+    made = guard.Guarded(function)(*args, **kwargs)
     assert returns != STREAMING_GENERATOR_RETURN or inspect.isgenerator(made)  # or Ray would refuse to stream it
     assert list(made) == [0, 1, 2]
+
+
+def test_no_frame_of_ours_is_in_the_traceback_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_closed", lambda: None)
+    monkeypatch.setattr("remora.live.clusters.scopes.begin", lambda _: None)
+
+    def fail() -> None:
+        raise ValueError([frame.name for frame in traceback.extract_stack()])
+
+    run = guard.Guarded(fail)
+    assert inspect.unwrap(run) is fail
+    with pytest.raises(ValueError, match="fail") as caught:
+        run()
+    frames = [frame.name for frame in traceback.extract_tb(caught.tb)]
+    assert frames[-2:] == ["test_no_frame_of_ours_is_in_the_traceback_of_what_fails", "fail"]
 
 
 @pytest.mark.filterwarnings("ignore:num_returns='dynamic'")

@@ -83,6 +83,11 @@ class WorldPort:
     def restart(self, actor_id: str) -> None:
         self._gcs.restart_actor(actor_id)
 
+    def give_up(self, shapes: Iterable[Mapping[str, float]]) -> None:
+        lost = [tuple(sorted(to_units(shape).items())) for shape in shapes]
+        for raylet in list(self._world.raylets.values()):
+            raylet.give_up(lost)
+
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         raise NotImplementedError("the host of the controller delivers what feeds tell")
 

@@ -9,7 +9,7 @@ never run any more, and that no other node could hold, is failed: decision 6 of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from remora.port.contract import NodeView
@@ -173,6 +173,15 @@ class Raylet:
             self.queue = [request for request in self.queue if not request.ended]
             self.nowhere = [request for request in self.nowhere if not request.ended]
             self.world.tell_of(self)
+
+    def give_up(self, shapes: Collection[Shape]) -> None:
+        """What waits here for just these fails."""
+        lost = [request for request in (*self.queue, *self.nowhere) if request.placement in shapes and not request.ended]
+        for request in lost:
+            self.world.note("{} fails at {}: it was given up", request.name, self.node_id)
+            request.ended = True
+            request.owner.failed(request)
+        self.forget_ended()
 
     def heard(self, node_id: str, total: Units | None, available: Units | None) -> None:
         """Another raylet has told of itself, or is gone."""

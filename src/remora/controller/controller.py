@@ -57,6 +57,7 @@ from remora.controller.tokens.class_tokens import ClassTokens, classes_in
 from remora.controller.tokens.holds import Holds
 from remora.controller.tokens.node_fences import Fences
 from remora.controller.tokens.roster import Roster
+from remora.controller.unschedulable import Unschedulable
 from remora.controller.withdrawal import Withdrawal
 from remora.errors import InvariantError
 from remora.kernel.state.cluster_tree import VCluster
@@ -136,6 +137,7 @@ class Controller:
             Waits(self.context, self.scheduler, self.roster, self.registry),
             Keeper(self.context, self.class_tokens, self.holds, self.book),
         )
+        self.unschedulable = Unschedulable(self.context, self.cluster, self.roster, self.leases)
         self.withdrawal = Withdrawal(self.context, self.lanes, self.store, self.holds, self.book)
         self.scheduler.on_change = self._changed
         self.writes = TokenWrites(
@@ -158,6 +160,7 @@ class Controller:
             ("growing clusters", lambda: self.growing.tend(self.picture.demands, self.roster.classes)),
             ("finding borrowers", self._find_borrowers),
             ("scaling", self._scale),
+            ("giving up", lambda: self.unschedulable.look(self.picture.demands)),
             ("looking again", self.writes.look_again),
             ("saving the journal", self._save_journal),
         )
@@ -215,7 +218,7 @@ class Controller:
         2. what waits is placed
         3. classes wake and sleep
         4. virtual clusters grow, shrink and end; their groups are looked after
-        5. machines are planned for what waits
+        5. machines are planned for what waits; what waits for a node that is gone is given up
         6. what could not be written is looked at again
         """
         if self.is_withdrawn:
@@ -248,6 +251,8 @@ class Controller:
         if not self.is_withdrawn:
             with self._step("planning questions"):
                 self._keep(effects, self.questions.plan())
+            with self._step("planning to give up"):
+                self._keep(effects, self.unschedulable.plan())
         with self._step("planning machines"):
             self._keep(effects, self.scaling.plan())
         for effect in effects:
@@ -272,6 +277,7 @@ class Controller:
             and self.writes.settled
             and self.assumed.settled
             and self.scaling.settled
+            and self.unschedulable.settled
         )
 
     @property

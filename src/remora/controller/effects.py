@@ -165,6 +165,17 @@ class Nudge:
         return self.node_id
 
 
+@dataclass(frozen=True, slots=True)
+class FailWaiting:
+    """Let everything of these shapes that waits fail: it waits for nodes that will never hold it."""
+
+    shapes: tuple[frozenset[tuple[str, float]], ...]
+
+    @property
+    def lane(self) -> str:
+        return "give up"
+
+
 Effect = Union[  # noqa: UP007 - used at run time
     Resize,
     Hold,
@@ -179,6 +190,7 @@ Effect = Union[  # noqa: UP007 - used at run time
     LookAtMachines,
     AskForMachines,
     Nudge,
+    FailWaiting,
 ]
 
 
@@ -226,6 +238,8 @@ def _perform(port: Port, effect: Effect) -> Any:
             return _scaler(port).survey()
         case AskForMachines(wanted, nodes, head):
             return _scaler(port).ask(wanted, nodes, head)
+        case FailWaiting(shapes):
+            return port.give_up([dict(shape) for shape in shapes])
         case Nudge(node_id, amounts):
             port.resize(node_id, {token: amount + TAKEN for token, amount in amounts.items()})
             return port.resize(node_id, amounts)

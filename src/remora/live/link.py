@@ -8,6 +8,7 @@ import this with the first thing that they say, so it needs little.
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from math import inf
 from typing import Any
 
 import ray
+from ray.actor import _ActorClassMethodMetadata
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from remora.errors import ControllerAwayError, ControllerError
@@ -24,6 +26,7 @@ from remora.wire.timing import AWAY_SECONDS, HANDLE_SECONDS
 
 CONTROLLER = "remora-controller"
 NAMESPACE = "remora"
+CONTROLLER_CLASS = "remora.live.host.controller_actor", "ControllerActor"
 
 _METHODS = {USUAL: "ask", FREQUENT: "ask_frequent", PATIENT: "ask_patient", RETURNING: "ask_returning", MAKING: "ask_making"}
 _AGAIN_SECONDS = 0.05
@@ -39,6 +42,7 @@ class Link:
         self._of: object = None  # the connection that the handle belongs to
         self._looked_up_at = -inf
         self._outbox = _Outbox(self.tell)
+        self._sender = _Sender()
 
     def ask(self, call: Call) -> Any:
         """Return the controller's answer; raise its error, or ``ControllerAwayError``."""
@@ -53,7 +57,7 @@ class Link:
         if handle is None:
             return None
         with contextlib.suppress(Exception):  # whatever it is, for us it is a message that was lost
-            return getattr(handle, _METHODS[heard_as(call)]).remote(encode_call(call))
+            return self._send(getattr(handle, _METHODS[heard_as(call)]), encode_call(call))
         return None
 
     def tell_soon(self, call: Call) -> None:
@@ -79,6 +83,12 @@ class Link:
             self._handle, self._of, self._looked_up_at = _look_up(), connection, now
         return self._handle
 
+    def _send(self, method: Any, data: bytes) -> Any:
+        """Return the reference to the answer. In a worker another thread sends it: what a thread that runs a task submits is
+        one of the children of that task, and ``ray.cancel`` ends those with it."""
+        is_task = ray._private.worker.global_worker.mode == ray.WORKER_MODE
+        return self._sender.send(method, data) if is_task else method.remote(data)
+
     def _get(self, method: str, data: bytes) -> bytes:
         began = time.monotonic()
         dead: list[str] = []
@@ -88,7 +98,7 @@ class Link:
                 raise _away(began)
             try:
                 with quiet():
-                    return _wait(handle, getattr(handle, method).remote(data))
+                    return _wait(handle, self._send(getattr(handle, method), data))
             except ActorUnavailableError:
                 if time.monotonic() - began > AWAY_SECONDS:
                     raise _away(began) from None
@@ -99,6 +109,35 @@ class Link:
                 raise ControllerError(f"the controller failed over this call: {error.cause!r}") from None
             except RayError as error:
                 raise ControllerError(f"the controller could not be asked: {error}") from None
+
+
+class _Sender:
+    """A thread of its own that sends what it is given, in its order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[tuple[Any, bytes, queue.SimpleQueue[Any]]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def send(self, method: Any, data: bytes) -> Any:
+        sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():  # as in a process that was forked
+                self._thread = threading.Thread(target=self._run, name="remora-sender", daemon=True)
+                self._thread.start()
+            self._queue.put((method, data, sent))
+        found = sent.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _run(self) -> None:
+        while True:
+            method, data, sent = self._queue.get()
+            try:
+                sent.put(method.remote(data))
+            except Exception as error:  # noqa: BLE001 - it is whoever asked who hears of it
+                sent.put(error)
 
 
 class _Outbox:
@@ -156,9 +195,18 @@ def _is_alive(handle: Any) -> bool:
 
 def _look_up() -> Any:
     try:
-        return ray.get_actor(CONTROLLER, namespace=NAMESPACE)
+        handle = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
     except (ValueError, RayError):
         return None
+    forget_class()
+    return handle
+
+
+def forget_class() -> None:
+    """Take the controller's class out of what Ray keeps of the classes of this process's actors: it is none of the user's."""
+    known = _ActorClassMethodMetadata._cache
+    for each in [each for each in list(known) if (each.module_name, each.class_name) == CONTROLLER_CLASS]:
+        known.pop(each, None)
 
 
 def _connection() -> object:

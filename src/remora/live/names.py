@@ -80,10 +80,13 @@ _ATTACHING = (
     Name(_FUNCTION, "ray", "the name through which it finds the core worker"),
     Name("ray.util.tracing.tracing_helper", "_is_tracing_enabled", "whether every task carries where it came from"),
     Name("ray._common.signature", "flatten_args", "arguments of a task", ("signature_parameters", "args", "kwargs")),
+    Name("ray._common.signature", "recover_args", "the same in a worker, the hidden ones among them", ("flattened_args",)),
     Name("ray.actor", "ActorClass._remote", "where an actor is created", ("args", "kwargs", "actor_options")),
     Name("ray.actor", "ray", "the name through which it finds the core worker"),
     Name("ray.actor", "ActorClass.__ray_metadata__.last_export_cluster_and_job", "forgotten, so that it is exported anew"),
-    Name("ray.actor", "ActorClass.__ray_metadata__.modified_class", "the class that is exported: it carries the layer"),
+    Name("ray._private.function_manager", "pickle_dumps", "where the class of an actor is pickled for export"),
+    Name("ray.actor", "_ActorClassMethodMetadata._cache", "the classes of this process's actors, without the controller's"),
+    Name("ray.util", "list_named_actors", "the same", ("all_namespaces",)),
     Name("ray.actor", "ActorClass.__ray_metadata__.is_cross_language", "whether it is a class in Python"),
     Name("ray.actor", "ActorHandle._actor_id", "whom an affinity names"),
     Name(_GROUPS, "placement_group", "takes the new options", ("bundles", "strategy")),
@@ -134,6 +137,7 @@ _PROCESS = (
     Name("ray._raylet", "ObjectRef._on_completed", "when a task with a lease has ended"),
     Name("ray._raylet", "PythonFunctionDescriptor.function_name", "what a task is called"),
     Name("ray._raylet", "PythonFunctionDescriptor.class_name", "what an actor is called"),
+    Name("ray._raylet", "PythonFunctionDescriptor.module_name", "where its class is from"),
     Name("ray._raylet", "BaseID", "what can be explained by its id"),
     Name("ray._raylet", "Config.initialize", "makes a changed RAY_AUTH_MODE known in this process"),
     Name(_AUTH, "is_token_auth_enabled", "whether the dashboard asks for Ray's token"),
@@ -172,6 +176,8 @@ _CLUSTER = (
     Name("ray._raylet", "GlobalStateAccessor.get_placement_group_info", "one placement group"),
     Name("ray._raylet", "GlobalStateAccessor.get_placement_group_by_name", "the same"),
     Name("ray._private.gcs_utils", "create_gcs_channel", "the way to GCS's own methods"),
+    Name("ray._private.grpc_utils", "init_grpc_channel", "the way to a raylet's", ("address",)),
+    Name("ray._common.network_utils", "build_address", "where a raylet is heard", ("host", "port")),
     Name(_PUBSUB, "GcsAioNodeInfoSubscriber", "the feed of nodes", _FEED),
     Name(_PUBSUB, "GcsAioActorSubscriber", "the feed of actors", _FEED),
     Name(_PUBSUB, "GcsAioJobSubscriber", "the feed of jobs", _FEED),
@@ -262,8 +268,8 @@ MESSAGES = (
         _GCS,
         "GcsNodeInfo",
         (
-            *("ALIVE", "is_head_node", "labels", "node_id", "node_manager_address", "node_name", "node_type_name"),
-            *("resources_total", "state"),
+            *("ALIVE", "is_head_node", "labels", "node_id", "node_manager_address", "node_manager_port", "node_name"),
+            *("node_type_name", "resources_total", "state"),
         ),
     ),
     Message(_GCS, "JobTableData", ("config", "is_dead", "job_id")),
@@ -307,6 +313,8 @@ MESSAGES = (
     Message(_SERVICE, "RemovePlacementGroupRequest", ("placement_group_id",)),
     Message(_COMMON, "CoreWorkerStats", ("object_refs",)),
     Message(_STATS, "GetNodeStatsReply", ("core_workers_stats",)),
+    Message(_STATS, "CancelLeasesWithResourceShapesRequest", ("resource_shapes",)),
+    Message(_STATS, "CancelLeasesWithResourceShapesRequest.ResourceShape", ("resource_shape",)),
     Message(_COMMON, "ObjectRefInfo", ("object_id", "object_size")),
     Message(_COMMON, "LabelSelector", ("label_constraints",)),
     Message(_COMMON, "LabelSelectorConstraint", ("label_key", "label_values", "operator")),
@@ -332,8 +340,9 @@ METHODS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.NodeResourceInfoGcsService/GetAllResourceUsage",
     "/ray.rpc.autoscaler.AutoscalerStateService/GetClusterStatus",
+    "/ray.rpc.NodeManagerService/CancelLeasesWithResourceShapes",
 )
-"""Of GCS itself, called as such: all in ``gcs_calls.py``."""
+"""Of GCS itself, called as such: all in ``gcs_calls.py``; the last one of raylets, in ``raylet_calls.py``."""
 
 TEXTS = (
     Text(_WORKER, "init", "labels must not be provided", "whether ``ray.init`` refused labels because a cluster runs already"),
@@ -379,7 +388,7 @@ def _probe_message(message: Message) -> None:
 
 def _probe_method(method: str) -> None:
     _, service, name = method.split("/")
-    where = _SCALER if ".autoscaler." in service else _SERVICE
+    where = _SCALER if ".autoscaler." in service else _STATS if "NodeManager" in service else _SERVICE
     services = _find(where, "DESCRIPTOR.services_by_name", "what GCS can be asked")
     found = services.get(service.rpartition(".")[2])
     if found is None or name not in found.methods_by_name:

@@ -17,6 +17,9 @@ Labels = tuple[tuple[str, str], ...]
 MAX_NAME = 63
 MAX_PREFIX = 253
 RESERVED_PREFIX = "ray.io/"
+NODE_ID = "ray.io/node-id"
+"""A label that Ray itself sets: the node's id."""
+
 ACTOR_ID = "actor_id"
 """The label that every actor has by itself: its id. Affinity to a handle is an expression over it."""
 

@@ -14,7 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from remora.errors import InvalidStrategyError
+from remora.model.labels import NODE_ID
 from remora.model.memo import Memo
+from remora.model.operators import LabelMatchOperator
 from remora.model.resources import EMPTY, Resources, to_units
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.strategies import ACTOR, DEFAULT, STAY, TASK, Affinity, parse_strategies
@@ -41,6 +43,17 @@ class NodeClass:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def named_nodes(self) -> frozenset[str] | None:
+        """The ids of the nodes that it allows, where it names them; None where it names none."""
+        named = [] if self.node_id is None else [frozenset((self.node_id,))]
+        named += [
+            frozenset(term.values)
+            for term in self.selector.terms
+            if term.key == NODE_ID and term.operator is LabelMatchOperator.IN and term.hard
+        ]
+        return frozenset.intersection(*named) if named else None
 
     def canonical(self) -> list[Any]:
         return [

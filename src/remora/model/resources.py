@@ -21,7 +21,7 @@ Amounts = Mapping[str, int]
 
 
 def to_units(name: str, amount: Any) -> int:
-    """A user's amount in units; refuses what Ray could not hold exactly."""
+    """Return a user's amount in units, as Ray counts it: 1/3 is 3,333. Refuse what is none."""
     if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
         raise InvalidResourceError(f"the amount {amount!r} of {name} is not a number; for example {{{name!r}: 1}}")
     if amount < 0 and amount != -math.inf:
@@ -34,18 +34,25 @@ def to_units(name: str, amount: Any) -> int:
         scaled = math.inf
     if not math.isfinite(scaled):
         raise InvalidResourceError(f"the amount {amount!r} of {name} is not finite; for example {{{name!r}: 1}}")
+    # Sums such as 0.1 + 0.2 miss a whole unit by a little; what is finer than a unit Ray cuts off.
     units = round(scaled)
-    # Sums such as 0.1 + 0.2 miss a whole unit by a little; anything else is meant to be finer than a unit.
     if abs(scaled - units) > scaled * 1e-9:
+        units = int(scaled)
+    if not units and amount:
         raise InvalidResourceError(
-            f"the amount {amount!r} of {name} is finer than Ray's unit of {1 / UNIT}; for example "
-            f"{{{name!r}: {max(units, 1) / UNIT}}}"
+            f"the amount {amount!r} of {name} is less than Ray's unit of {1 / UNIT}; for example {{{name!r}: {1 / UNIT}}}"
         )
     return units
 
 
 def from_units(units: int) -> float:
     return units / UNIT
+
+
+def to_ray(units: int) -> float:
+    """Return a float that Ray, which cuts off what is finer than a unit, counts as just so many."""
+    amount = units / UNIT
+    return amount if int(amount * UNIT) == units else math.nextafter(amount, math.inf)
 
 
 def show_amount(units: int) -> str:

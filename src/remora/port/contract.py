@@ -117,6 +117,11 @@ class Port(Protocol):
         """End the process of an actor as a failure would; it restarts if it may."""
         ...
 
+    def give_up(self, shapes: Iterable[Mapping[str, float]]) -> None:
+        """Let the tasks and actors fail, for good, that wait for just these resources, as the cluster itself lets those fail
+        that it can never schedule. No error when there are none."""
+        ...
+
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         """Call ``wake``, from any thread, soon after something has come, changed or gone: with the actor or the job, with a
         worker process that has ended, or with None when it was something else or everything has to be looked at. Returns how

@@ -22,6 +22,7 @@ class MemoryPort:
         self.scaler: Scaler | None = None
         self.writes = 0
         self.restarted: list[str] = []
+        self.given_up: list[Demand] = []
         self.holds: dict[str, tuple[str, Mapping[str, float]]] = {}
 
     def observe(self) -> Observation:
@@ -75,6 +76,11 @@ class MemoryPort:
 
     def restart(self, actor_id: str) -> None:
         self.restarted.append(actor_id)
+
+    def give_up(self, shapes: Iterable[Mapping[str, float]]) -> None:
+        lost = [dict(shape) for shape in shapes]
+        self.given_up += [demand for demand in self._demands if dict(demand.shape) in lost and not demand.bundles]
+        self._demands = [demand for demand in self._demands if dict(demand.shape) not in lost or demand.bundles]
 
     def watch(self, wake: Callable[[Work | None], None]) -> Callable[[], None]:
         self._wakes.append(wake)

@@ -16,6 +16,7 @@ import msgspec
 
 from remora.errors import ControllerError, RemoraError
 from remora.model.groups import Bundle
+from remora.model.resources import to_ray
 from remora.protocol.steps import (
     Advance,
     Ask,
@@ -234,7 +235,7 @@ def _advance(entry: LateEntry, state: str, reason: str = "", suggestions: Sequen
 def _with_tokens(bundles: Sequence[Bundle], share_id: str | None) -> list[dict[str, float]]:
     """Return what each bundle takes: of its class beside its resources, or in a virtual cluster of a share of its own, which
     stands where the bundle is to lie and nowhere else."""
-    shapes = [bundle.resources.to_dict() for bundle in bundles]
+    shapes = [{name: to_ray(units) for name, units in bundle.resources.pairs} for bundle in bundles]
     if share_id is None:
         classes = [class_of(bundle.nodes).class_id for bundle in bundles]
         return [{**shape, class_token(class_id): TAKEN} for shape, class_id in zip(shapes, classes, strict=True)]

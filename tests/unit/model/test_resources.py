@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from remora import InvalidResourceError
-from remora.model.resources import EMPTY, Resources, from_units, show_amount, show_amounts, to_units
+from remora.model.resources import EMPTY, Resources, from_units, show_amount, show_amounts, to_ray, to_units
 
 UNITS = {
     0: 0,
@@ -42,6 +42,17 @@ def test_a_float_that_is_off_by_its_last_bit_is_what_was_meant():
     assert to_units("CPU", sum([0.1] * 10)) == 10_000
 
 
+@pytest.mark.parametrize(("amount", "want"), [(1 / 3, 3_333), (2 / 3, 6_666), (1.00001, 10_000), (0.12345678, 1_234)])
+def test_what_is_finer_than_a_unit_is_cut_off_as_ray_does(amount, want):
+    assert to_units("CPU", amount) == want
+
+
+@pytest.mark.parametrize("units", [*range(1, 3_000), 12_345, 123_456_789])
+def test_what_ray_is_given_it_counts_as_just_so_many_units(units):
+    assert int(to_ray(units) * 10_000) == units  # as its fixed-point numbers do
+    assert to_ray(units) == pytest.approx(from_units(units), abs=1e-9)
+
+
 def test_numpys_numbers_are_numbers():
     numpy = pytest.importorskip("numpy")
     assert to_units("CPU", numpy.float64(0.5)) == to_units("CPU", numpy.float32(0.5)) == 5_000
@@ -49,9 +60,8 @@ def test_numpys_numbers_are_numbers():
 
 
 BAD = {
-    "finer than a ten-thousandth": (0.00005, "is finer than Ray's unit of 0.0001"),
-    "finer, far from zero": (1.00001, "is finer than Ray's unit of 0.0001; for example {'CPU': 1.0}"),
-    "much finer than a ten-thousandth": (1e-9, "is finer than Ray's unit"),
+    "less than a ten-thousandth": (0.00005, "is less than Ray's unit of 0.0001; for example {'CPU': 0.0001}"),
+    "much less than a ten-thousandth": (1e-9, "is less than Ray's unit"),
     "negative": (-1, "is negative; for example {'CPU': 1}"),
     "negative and fractional": (-0.5, "is negative"),
     "negative and tiny": (-1e-9, ""),

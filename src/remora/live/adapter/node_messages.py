@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ray._common.network_utils import build_address
 from ray.core.generated.common_pb2 import Bundle, PlacementStrategy
 from ray.core.generated.gcs_pb2 import (
     GcsNodeInfo,
@@ -16,7 +17,7 @@ from ray.core.generated.gcs_pb2 import (
     ResourceUsageBatchData,
 )
 from ray.core.generated.gcs_service_pb2 import GetAllNodeInfoReply, GetAllNodeInfoRequest, GetAllResourceUsageReply
-from ray.core.generated.node_manager_pb2 import GetNodeStatsReply
+from ray.core.generated.node_manager_pb2 import CancelLeasesWithResourceShapesRequest, GetNodeStatsReply
 
 from remora.port.contract import Demand
 
@@ -35,7 +36,7 @@ class Node(NamedTuple):
 
 
 def infos_of(node_ids: Iterable[bytes]) -> bytes:
-    """The question for living nodes."""
+    """The question for living nodes; with no ids for all of them."""
     selectors = [GetAllNodeInfoRequest.NodeSelector(node_id=node_id) for node_id in node_ids]
     data: bytes = GetAllNodeInfoRequest(node_selectors=selectors, state_filter=GcsNodeInfo.ALIVE).SerializeToString()
     return data
@@ -53,6 +54,21 @@ def nodes(reply: bytes) -> dict[bytes, Node]:
         )
         for info in found.node_info_list
     }
+
+
+def addresses(reply: bytes) -> list[str]:
+    """Where the raylets of these nodes are heard."""
+    found: GetAllNodeInfoReply = GetAllNodeInfoReply.FromString(reply)
+    return [build_address(info.node_manager_address, info.node_manager_port) for info in found.node_info_list]
+
+
+def give_up_shapes(shapes: Iterable[Mapping[str, float]]) -> bytes:
+    """The order to a raylet to fail what waits for just these resources."""
+    request = CancelLeasesWithResourceShapesRequest()
+    for shape in shapes:
+        request.resource_shapes.add(resource_shape=dict(shape))
+    data: bytes = request.SerializeToString()
+    return data
 
 
 def living_name(info: GcsNodeInfo) -> str | None:

@@ -65,6 +65,11 @@ class RayPort(Kv):
     def restart(self, actor_id: str) -> None:
         self._lookup().restart(actor_id)
 
+    def give_up(self, shapes: Iterable[Mapping[str, float]]) -> None:
+        from remora.live.adapter.raylet_calls import give_up
+
+        give_up(self._lookup().calls, shapes)
+
     def _reported(self) -> Reports:
         # Here, because workers import this module when they start, never observe, and should not pay for it.
         from remora.live.adapter.reports import Reports

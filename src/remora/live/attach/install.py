@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import ray.remote_function
-from ray._common import ray_option_utils
+from ray._common import ray_option_utils, signature
+from ray._private import function_manager
 from ray._private.state import state
 from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
@@ -33,8 +34,10 @@ from remora.live.attach.ray_views import ray_with, view_of
 from remora.live.attach.replay import Replays, copied, flattened, is_rays
 from remora.live.clusters import scopes
 from remora.live.inspect import narrow
+from remora.live.link import CONTROLLER_CLASS
 from remora.live.submit.tickets import STOCK, Ticket
 from remora.live.worker import blocking
+from remora.live.worker.guard import without_hidden
 from remora.model.resources import TOKEN_PREFIX, check_resource_name
 from remora.wire.tokens import is_token
 
@@ -95,14 +98,18 @@ class Installation:
         self._accept_options()
         self._replace(RemoteFunction, "_remote", self._around_task(RemoteFunction._remote))
         self._replace(ActorClass, "_remote", self._around_actor(ActorClass._remote))
+        self._replace(signature, "recover_args", without_hidden(signature.recover_args))
         self._replace(ActorHandle, "remora_id", property(lambda handle: handle._actor_id.hex()))
-        self._replace(ray.remote_function, "pickle_dumps", self._around_pickle(ray.remote_function.pickle_dumps))
+        for module in (ray.remote_function, function_manager):  # where functions are exported, and classes of actors
+            self._replace(module, "pickle_dumps", self._around_pickle(module.pickle_dumps))
         self._worker, renew = view_of(ray._private.worker.global_worker, lambda real: CoreWorkerWithTokens(real, self))
         self._when_connected(renew)
         for module in ("ray.remote_function", "ray.actor", "ray.util.placement_group"):
             self._replace(sys.modules[module], "ray", ray_with(self._worker))
         self._take_placement_groups()
         self._say_when_waiting()
+        stock = ray.util.list_named_actors
+        self._rebind(stock, narrow.named_actors(stock))
         self._replace(
             ray._private.worker, "filter_autoscaler_events", _without_tokens(ray._private.worker.filter_autoscaler_events)
         )
@@ -137,7 +144,6 @@ class Installation:
             self._export_anew(function)
             function.__dict__.pop(_REPLAYS, None)
         for metadata in self._exported_actors:
-            travel.leave(metadata.modified_class)
             metadata.last_export_cluster_and_job = None
 
     def _replace(self, owner: Any, name: str, new: Any) -> None:
@@ -237,7 +243,6 @@ class Installation:
             if options.get("label_selector") is STOCK:
                 return stock(actor_class, args, kwargs, **options)
             if metadata not in self._exported_actors and not metadata.is_cross_language:
-                travel.board(metadata.modified_class, self._packed)
                 metadata.last_export_cluster_and_job = None
                 self._exported_actors.add(metadata)
             return stock(actor_class, args, kwargs, **self.submitter.ticketed(options, is_actor=True))
@@ -245,8 +250,8 @@ class Installation:
         return _remote
 
     def _around_pickle(self, stock: Any) -> Any:
-        def pickle_dumps(function: Any, message: str) -> Any:
-            return stock(travel.Luggage(function, self._packed), message)
+        def pickle_dumps(thing: Any, message: str) -> Any:
+            return stock(thing if _is_ours(thing) else travel.Luggage(thing, self._packed), message)
 
         return pickle_dumps
 
@@ -280,6 +285,11 @@ class Installation:
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 if value is old:
                     self._replace(module, name, new)
+
+
+def _is_ours(thing: Any) -> bool:
+    """Return whether this is the controller: it must run as stock Ray would run it."""
+    return (getattr(thing, "__module__", ""), getattr(thing, "__name__", "")) == CONTROLLER_CLASS
 
 
 def _with_those_that_wait(stock: Any) -> Any:

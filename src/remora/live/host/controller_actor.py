@@ -24,7 +24,7 @@ from remora.live.adapter import unpatched
 from remora.live.adapter.ray_port import RayPort
 from remora.live.host.group_host import GroupHost
 from remora.live.host.hearing import Hearing
-from remora.live.link import CONTROLLER, NAMESPACE, link
+from remora.live.link import CONTROLLER, NAMESPACE, forget_class, link
 from remora.live.submit.tickets import STOCK
 from remora.wire.calls import FREQUENT, MAKING, PATIENT, RETURNING
 from remora.wire.timing import AWAY_SECONDS
@@ -103,7 +103,11 @@ def _hurry() -> None:
 
 
 def start_controller() -> Any:
-    """Return the controller of this cluster; whoever comes first starts it, and two at once get the same one."""
+    """Return the controller of this cluster; whoever comes first starts it, and two at once get the same one. Its calls are no
+    tasks of the user's, so none of them is recorded as one."""
+    known = link.find(anew=True)
+    if known is not None:
+        return known
     head = next(node["NodeID"] for node in unpatched.nodes() if node["Alive"] and "node:__internal_head__" in node["Resources"])
     options: dict[str, Any] = {
         "name": CONTROLLER,
@@ -114,11 +118,13 @@ def start_controller() -> Any:
         "max_restarts": -1,
         "max_task_retries": -1,
         "max_concurrency": 16,
+        "enable_task_events": False,
         "scheduling_strategy": NodeAffinitySchedulingStrategy(head, soft=False),
     }
     if installed.current() is not None:
         options["label_selector"] = STOCK
     controller = ray.remote(concurrency_groups=_THREADS)(ControllerActor).options(**options).remote()
+    forget_class()
     link.find(anew=True)
     return controller
 

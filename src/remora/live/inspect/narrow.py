@@ -19,6 +19,7 @@ from ray.runtime_context import RuntimeContext
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.live.clusters import scopes
+from remora.live.link import CONTROLLER, NAMESPACE
 from remora.live.on_import import WhenImported
 from remora.wire.fences import ROOT
 from remora.wire.tokens import without_tokens
@@ -85,6 +86,20 @@ def later(replace: Callable[[Any, str, Any], None]) -> Callable[[], None]:
             watch.stop()
 
     return stop
+
+
+def named_actors(stock: Any) -> Any:
+    """The user's named actors: the controller is none of them."""
+
+    @functools.wraps(stock)
+    def list_named_actors(all_namespaces: bool = False) -> list[Any]:
+        found = stock(all_namespaces)
+        if all_namespaces:
+            return [each for each in found if (each["namespace"], each["name"]) != (NAMESPACE, CONTROLLER)]
+        is_there = ray.get_runtime_context().namespace == NAMESPACE
+        return [name for name in found if name != CONTROLLER] if is_there else list(found)
+
+    return list_named_actors
 
 
 def _narrowed(stock: Any) -> Any:

@@ -11,10 +11,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from remora.live.adapter import labels_now
 from remora.live.inspect import tree_cache
 from remora.live.inspect.narrow import viewed
 from remora.live.inspect.ownership import Belonging, belonging_to
 from remora.live.inspect.tree_cache import Row, Tree, tree_of
+from remora.live.link import CONTROLLER, NAMESPACE
 from remora.model.resources import TOKEN_PREFIX
 
 _API = "/api/v0/"
@@ -37,14 +39,37 @@ def narrowed(client: Any) -> Any:
 
         cluster_id = viewed()
         tree = tree_of(cluster_id)
+        what = endpoint.removeprefix(_API)
         if cluster_id is None or tree is None or cluster_id not in tree.by_id:
-            answer = ask(endpoint, params)
+            answer = _whole(ask, what, params)
         else:
-            answer = _View(ask, cluster_id, tree).answer(endpoint.removeprefix(_API), params)
+            answer = _View(ask, cluster_id, tree).answer(what, params)
         shown: Answer = _plain(answer)
         return shown
 
     return _make_http_get_request
+
+
+def _whole(ask: Ask, what: str, params: Mapping[str, Any]) -> Answer:
+    """What there is in the whole cluster, but for the controller, and with the labels that hold now."""
+    if what == "actors":
+        answer = ask(_API + what, {**params, "limit": min(int(params.get("limit", _most())) + _OURS, _most())})
+        return _limited(answer, [row for row in answer["result"] if not _is_controller(row)], params)
+    if what == "actors/summarize":
+        return _summarized("actors", _whole(ask, "actors", {"limit": _most()}))
+    answer = ask(_API + what, params)
+    if what == "nodes":
+        said = labels_now.overrides()
+        for row in answer["result"]:
+            row["labels"] = labels_now.shown(row.get("labels") or {}, said.get(row["node_id"]))
+    return answer
+
+
+def _is_controller(row: Row) -> bool:
+    return (row.get("ray_namespace"), row.get("name")) == (NAMESPACE, CONTROLLER)
+
+
+_OURS = 8  # controllers that there are or were
 
 
 class _View:
@@ -89,17 +114,20 @@ class _View:
         return _limited(answer, [row for row in rows if all(_passes(row, *each) for each in filters)], params)
 
     def _summary(self, table: str) -> Answer:
-        from ray.util.state.common import ActorSummaries, ObjectSummaries, TaskSummaries
+        return _summarized(table, self._rows(table, {"limit": _most()}))
 
-        answer = self._rows(table, {"limit": _most()})
-        rows = answer["result"]
-        if table == "tasks":
-            summary = TaskSummaries.to_summary_by_func_name(tasks=rows)
-        elif table == "actors":
-            summary = ActorSummaries.to_summary(actors=rows)
-        else:
-            summary = ObjectSummaries.to_summary(objects=rows)
-        return {**answer, "result": {"node_id_to_summary": {"cluster": dataclasses.asdict(summary)}}}
+
+def _summarized(table: str, answer: Answer) -> Answer:
+    from ray.util.state.common import ActorSummaries, ObjectSummaries, TaskSummaries
+
+    rows = answer["result"]
+    if table == "tasks":
+        summary = TaskSummaries.to_summary_by_func_name(tasks=rows)
+    elif table == "actors":
+        summary = ActorSummaries.to_summary(actors=rows)
+    else:
+        summary = ObjectSummaries.to_summary(objects=rows)
+    return {**answer, "result": {"node_id_to_summary": {"cluster": dataclasses.asdict(summary)}}}
 
 
 _KEEP: dict[str, Callable[[Belonging, Row], bool]] = {

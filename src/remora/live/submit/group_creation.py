@@ -18,6 +18,7 @@ from remora.errors import InvalidStrategyError
 from remora.live.clusters import scopes
 from remora.live.link import link
 from remora.model.groups import GroupRequest
+from remora.model.resources import to_ray
 from remora.wire.calls import MakeGroup
 from remora.wire.group_plans import WAITING, GroupPlan
 from remora.wire.group_requests import encode_group
@@ -43,7 +44,7 @@ def create_group(
     request = rewrite_group(bundles, strategy, options, submitter.defaults)
     topology = kwargs.get("topology_strategy")
     wanted = None if topology is not None else strategy or "PACK"  # with a topology Ray wants no strategy beside it
-    plain = [bundle.resources.to_dict() for bundle in request.options[0]]
+    plain = [{name: to_ray(units) for name, units in bundle.resources.pairs} for bundle in request.options[0]]
     with _asking(request):
         group: PlacementGroup = stock(plain, wanted, *args, **kwargs)
     if len(request.options) > 1:

@@ -11,7 +11,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from remora.errors import InvalidStrategyError
-from remora.live.adapter import unpatched
+from remora.live.adapter import labels_now, unpatched
 from remora.live.clusters import entering, scopes
 from remora.live.link import link
 from remora.live.submit import library_fixes, waiting_groups
@@ -28,6 +28,9 @@ from remora.wire.tokens import TAKEN, TASKS
 
 _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
 _MOST_KEPT = 10_000
+_NODES_SECONDS = 1.0
+_NO_NODE = "0" * 55 + "1"
+"""The id of no node."""
 
 
 class _Shares(NamedTuple):
@@ -42,7 +45,8 @@ class Submitter:
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
         self.waiting = Waiting(self._what_waits)
-        self._alive: set[str] = set()
+        self._totals: dict[str, dict[str, float]] = {}
+        self._totals_at = 0.0
         self._known: dict[str, Rewritten] = {}
         self._tickets: dict[str, Ticket] = {}
         self._others: dict[tuple[str, str], Ticket] = {}
@@ -75,10 +79,12 @@ class Submitter:
             options = library_fixes.actor_options(options, str(scopes.peek()))
         if _OURS.isdisjoint(options) and not self.defaults.labels:
             return options
-        strategy = options.get("scheduling_strategy")
-        ours = is_ours(strategy) and not self.names_no_node(strategy)
+        strategy: Any = options.get("scheduling_strategy")
         if isinstance(options.get("label_selector"), Ticket):
             return options
+        if is_hard_pin(strategy) and self._fails_at(frozenset((strategy.node_id,)), strategy, options):
+            return _for_ray(options, strategy)
+        ours = is_ours(strategy)
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
         if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
             if not self.defaults.labels:
@@ -92,6 +98,10 @@ class Submitter:
         asked["scheduling_strategy"] = None if in_group else strategy
         given = {name: value for name, value in asked.items() if value is not None}
         rewritten = self.rewrite(given, _demand(options))
+        named = [choice.named_nodes for choice in rewritten.choices]
+        nodes = frozenset(node_id for each in named for node_id in each or ())
+        if None not in named and not in_group and self._fails_at(nodes, None, options):
+            return _for_ray(options, NodeAffinitySchedulingStrategy(_NO_NODE, soft=False))
         lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
         if lease is not None and lease.placement.affinities and in_group:
             raise InvalidStrategyError(
@@ -161,12 +171,25 @@ class Submitter:
                 hints.append(Hint(spec.encode(), amounts, count))
         link.tell(RequestShares(cluster_id, hints))
 
-    def names_no_node(self, strategy: Any) -> bool:
-        """A node affinity to a node that is not there: Ray says so itself. It is only asked about nodes not seen yet."""
-        if not isinstance(strategy, NodeAffinitySchedulingStrategy) or strategy.node_id in self._alive:
+    def _fails_at(self, node_ids: frozenset[str], strategy: Any, options: dict[str, Any]) -> bool:
+        """Return whether Ray itself has to decide, by nodes that are named: because none of them is there or could ever hold
+        it, which fails; or because whoever asks wants it to fail where nothing is free at once."""
+        need = _demand(options)
+        if not any(_holds(self._total_of(node_id), need) for node_id in node_ids):
+            return True
+        if not getattr(strategy, "_fail_on_unavailable", False) or scopes.peek() is not None:
             return False
-        self._alive = {node["NodeID"] for node in unpatched.nodes() if node["Alive"]}
-        return strategy.node_id not in self._alive
+        rewritten = self.rewrite({name: options[name] for name in _OURS if options.get(name) is not None}, need)
+        return all(labels_now.admits(choice, strategy.node_id) for choice in rewritten.choices)
+
+    def _total_of(self, node_id: str) -> dict[str, float] | None:
+        """Return what a living node has; None where there is none of that id. Nodes are asked for where they are not known yet,
+        or were asked for some time ago."""
+        now = time.monotonic()
+        if node_id not in self._totals or now - self._totals_at > _NODES_SECONDS:
+            self._totals = {node["NodeID"]: node["Resources"] for node in unpatched.nodes() if node["Alive"]}
+            self._totals_at = now
+        return self._totals.get(node_id)
 
     def _what_waits(self, keys: list[str]) -> list[Any]:
         """Of a process that has disconnected nothing waits; and asking would connect it again."""
@@ -229,6 +252,21 @@ class Submitter:
         link.tell(WantShares(hints))
 
 
+def is_hard_pin(strategy: Any) -> bool:
+    """Return whether this is Ray's node affinity, and no mere wish."""
+    return isinstance(strategy, NodeAffinitySchedulingStrategy) and not strategy.soft
+
+
+def _for_ray(options: dict[str, Any], strategy: Any) -> dict[str, Any]:
+    """Return the options of what Ray shall decide alone, without any token: it says what is wrong with the node."""
+    rays = {name: value for name, value in options.items() if name not in _OURS}
+    return {**rays, "scheduling_strategy": strategy, "label_selector": STOCK}
+
+
+def _holds(total: dict[str, float] | None, need: dict[str, float]) -> bool:
+    return total is not None and all(total.get(name, 0.0) >= amount for name, amount in need.items())
+
+
 def _lasts(key: str) -> bool:
     """Whether it says the same of the same: an object that shows its address may be another next time."""
     return " at 0x" not in key
@@ -238,4 +276,6 @@ def _demand(options: dict[str, Any]) -> dict[str, float]:
     """What the work needs to be placed at all, for choosing among fallbacks."""
     cpus = options.get("num_cpus")
     demand = {"CPU": 1 if cpus is None else cpus, "GPU": options.get("num_gpus") or 0, **(options.get("resources") or {})}
+    for name in ("memory", "object_store_memory"):
+        demand[name] = options.get(name) or 0
     return {name: amount for name, amount in demand.items() if amount}

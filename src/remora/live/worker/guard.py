@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -58,20 +59,46 @@ class _Fence:
 _fence = _Fence()
 
 
-def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, started only where its node accepts it."""
-    again = _Again(function)
+class Guarded:
+    """A function, started only where its node accepts it.
 
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        hidden = {name: kwargs.pop(name) for name in (RETRIES, RETURNS, CLUSTER) if name in kwargs} if kwargs else {}
+    What is called is decided before it is called, by the attribute ``__call__``: so the function itself is what Ray calls, and
+    no frame of ours is in the traceback of what fails in it. Ray cuts the first lines of that, so many as are always its own.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._again = _Again(function)
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        hidden, _hidden.arguments = _hidden.arguments, {}
         scopes.begin(hidden.get(CLUSTER))
         class_id = _closed()
-        if class_id is None:
-            return function(*args, **kwargs)
-        return again(class_id, hidden, args, kwargs)
+        return self._function if class_id is None else functools.partial(self._again, class_id, hidden)
 
-    return run
+
+class _Hidden(threading.local):
+    """What came with the arguments of the task that this thread is about to run, and is for us."""
+
+    arguments: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
+
+
+_hidden = _Hidden()
+
+
+def without_hidden(recover_args: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what recovers the arguments of a task, and keeps those to itself that are hidden among them."""
+
+    @functools.wraps(recover_args)
+    def recover(flattened_args: Any) -> Any:
+        args, kwargs = recover_args(flattened_args)
+        if kwargs:
+            _hidden.arguments = {name: kwargs.pop(name) for name in (RETRIES, RETURNS, CLUSTER) if name in kwargs}
+        return args, kwargs
+
+    return recover
 
 
 def before_an_actor() -> None:
@@ -128,7 +155,7 @@ class _Again:
         self._is_generator = inspect.isgeneratorfunction(function)
         self._remote: Any = None
 
-    def __call__(self, class_id: str, hidden: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    def __call__(self, class_id: str, hidden: dict[str, Any], /, *args: Any, **kwargs: Any) -> Any:
         if self._remote is None:
             self._remote = ray.remote(self._function)
         options = _options()
