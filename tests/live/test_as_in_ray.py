@@ -164,7 +164,8 @@ def test_the_controller_is_nobody_s_actor_and_its_calls_are_nobody_s_children(wo
 
     wanted, found = ray.get(parent.remote({"label_selector": {"zone": "in(a, b)"}}), timeout=60)
     assert found <= wanted
-    wanted, found = ray.get(parent.remote({"scheduling_strategy": remora.actor_affinity([("no", "not_in", ["x"])])}), timeout=60)
+    alone = remora.actor_affinity(remora.label_not_in("no", ["x"]))
+    wanted, found = ray.get(parent.remote({"scheduling_strategy": alone}), timeout=60)
     assert found <= wanted
     assert {"name": "remora-controller", "namespace": "remora"} not in ray.util.list_named_actors(all_namespaces=True)
     cache = ray.actor._ActorClassMethodMetadata._cache

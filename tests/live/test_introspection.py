@@ -57,6 +57,7 @@ def look(world: World) -> Any:
             "held": context.get_assigned_resources(),
             "cluster": context.current_cluster().cluster_id(),
             "node": context.current_node().node_id(),
+            "here": context.get_node_id(),
         }
 
     return ray.remote(look)
@@ -66,6 +67,9 @@ class _Looker:
     def look(self) -> dict[str, Any]:
         context = ray.get_runtime_context()
         return {"total": ray.cluster_resources(), "cluster": context.current_cluster().cluster_id()}
+
+    def where(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
 
 
 Looker: Any = ray.remote(num_cpus=0)(_Looker)
@@ -96,25 +100,74 @@ def test_a_virtual_cluster_is_all_that_its_driver_sees(two: VirtualClusterInfo, 
     assert available_resources()["CPU"] == 2
     assert "accel" not in cluster_resources()
     shown = nodes()
-    assert {node["PhysicalNodeID"] for node in shown} <= set(world.ids.values())
+    assert {node["NodeID"] for node in shown} <= set(world.ids.values())
     assert sum(node["Resources"]["CPU"] for node in shown) == 2
     for node in shown:
         assert node["Alive"]
         assert node["NodeManagerAddress"]
-        assert node["Labels"]["ray.io/vnode_id"] == node["NodeID"]
-        assert node["Labels"]["ray.io/vcluster_id"] == two.cluster_id()
-        assert node["Labels"]["zone"] == {"head": "head", "gpu": "g"}.get(
-            world.name(node["PhysicalNodeID"]), world.name(node["PhysicalNodeID"])
-        )
+        assert node["PhysicalNodeID"] == node["NodeID"]
+        assert node["Labels"]["zone"] == world.name(node["NodeID"]).replace("gpu", "g")
+        is_its_own = node["Labels"]["ray.io/vcluster_id"] == two.cluster_id()
+        virtual = tree_cache.tree().nodes.get(node["Labels"]["ray.io/vnode_id"])
+        assert is_its_own == (node["Resources"]["CPU"] > 0) == (virtual is not None and virtual[0] == two.cluster_id())
     assert tokens_in([shown, cluster_resources(), available_resources()]) == []
+
+
+def test_every_node_that_ray_names_is_among_its_nodes_and_can_be_named(two: VirtualClusterInfo, where: Any) -> None:
+    group = placement_group([{"CPU": 0.5}])
+    assert group.wait(60)
+    actor = Looker.options(num_cpus=0.5).remote()
+    named = [
+        ray.get(where.options(num_cpus=0.5).remote(), timeout=60),
+        ray.get(actor.where.remote(), timeout=60),
+        *placement_group_table(group)["bundles_to_node_id"].values(),
+        *ray.experimental.get_object_locations([actor.where.remote()]).popitem()[1]["node_ids"],
+    ]
+    known = {node["NodeID"] for node in nodes() if node["Resources"]["CPU"]}
+    assert set(named) <= known
+    here = ray.get_runtime_context().get_node_id()
+    assert here in {node["NodeID"] for node in nodes()}  # the driver's own, whether the cluster has anything there or not
+    remove_placement_group(group)
+    ray.kill(actor)
+    for node_id in known:
+        there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        assert ray.get(where.options(num_cpus=0.5, scheduling_strategy=there).remote(), timeout=60) == node_id
+    nothing = where.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False))
+    assert ray.get(nothing.remote(), timeout=60) == here  # as libraries pin their coordinators
+    assert sum("node:__internal_head__" in node["Resources"] for node in nodes()) == 1
+    assert set(ray._private.state.total_resources_per_node()) == known
+
+
+def test_labels_that_hold_now_are_shown(world: World) -> None:
+    labels = ray.remote(lambda: ray.get_runtime_context().get_node_labels())
+
+    def shown() -> dict[str, str]:
+        return next(node["Labels"] for node in nodes() if node["Labels"]["zone"] in ("b", "b2"))
+
+    remora.label_node(world.ids["b"], {"zone": "b2", "tier": "new"})
+    remora.taint_node(world.ids["b"], {"k": "v"})
+    try:
+        assert (shown()["zone"], shown()["tier"], shown()["taint.remora.io/k"]) == ("b2", "new", "v")
+        remora.untaint_node(world.ids["b"], ["k"])
+        assert "taint.remora.io/k" not in shown()
+        now = ray.get(labels.options(label_selector={"tier": "new"}).remote(), timeout=60)
+        assert (now["zone"], now["tier"]) == ("b2", "new")
+        spec = FixedSizeNodes([FixedSizeNode({"CPU": 1}, {"slot": "0"})] * 3, "STRICT_SPREAD")
+        with VirtualCluster(fixed_size_nodes=[spec]):
+            inside = ray.get(labels.options(label_selector={"tier": "new"}).remote(), timeout=60)
+            assert (inside["zone"], inside["slot"]) == ("b2", "0")
+            assert inside["ray.io/vnode_id"] == shown()["ray.io/vnode_id"]
+    finally:
+        remora.label_node(world.ids["b"], {"zone": "b", "tier": None})
+    assert (shown()["zone"], shown().get("tier")) == ("b", None)
 
 
 def test_its_tasks_and_actors_see_the_same(two: VirtualClusterInfo, look: Any) -> None:
     seen = ray.get(look.remote(), timeout=60)
     assert (seen["total"]["CPU"], seen["cluster"]) == (2, two.cluster_id())
     assert seen["held"] == {"CPU": 1}
-    assert seen["node"] in seen["nodes"]
-    assert seen["nodes"] == [node["NodeID"] for node in nodes()]
+    assert seen["here"] in seen["nodes"]
+    assert seen["node"] in [node["Labels"]["ray.io/vnode_id"] for node in nodes()]
     actor = Looker.remote()
     assert ray.get(actor.look.remote(), timeout=60) == {"total": cluster_resources(), "cluster": two.cluster_id()}
 
@@ -131,7 +184,8 @@ def test_what_runs_is_not_available(two: VirtualClusterInfo, look: Any) -> None:
     eventually(lambda: available_resources().get("CPU") == 1)
     assert two.available_resources()["CPU"] == 1
     assert cluster_resources()["CPU"] == 2
-    assert sum(remora.VirtualNodeInfo(node["NodeID"]).used_resources().get("CPU", 0) for node in nodes()) == 1
+    mine = [node["Labels"]["ray.io/vnode_id"] for node in nodes() if node["Resources"]["CPU"]]
+    assert sum(remora.VirtualNodeInfo(each).used_resources().get("CPU", 0) for each in mine) == 1
     assert ray.get(running, timeout=60)["free"].get("CPU") == 1
     eventually(lambda: available_resources().get("CPU") == 2)
 
@@ -159,13 +213,14 @@ def test_the_tree_can_be_walked_both_ways(two: VirtualClusterInfo, look: Any) ->
         assert two in inner.parent_cluster().parent_cluster().child_clusters()  # type: ignore[union-attr]
         assert (inner.total_resources()["CPU"], two.total_resources()["CPU"]) == (1, 2)
         assert two.available_resources()["CPU"] == 1  # the rest is its child's
-        (virtual,) = [remora.VirtualNodeInfo(node["NodeID"]) for node in inner.nodes()]
+        (entry,) = [node for node in inner.nodes() if node["Resources"]["CPU"]]
+        virtual = remora.VirtualNodeInfo(entry["Labels"]["ray.io/vnode_id"])
         above = virtual.parent_node()
         assert above is not None
         assert above.node_labels()["ray.io/vcluster_id"] == two.cluster_id()
         physical = above.parent_node()
         assert physical is not None
-        assert (physical.node_id(), physical.parent_node()) == (inner.nodes()[0]["PhysicalNodeID"], None)
+        assert (physical.node_id(), physical.parent_node()) == (entry["NodeID"], None)
         assert physical.used_resources()["CPU"] >= above.total_resources()["CPU"]  # reserved, so not available
         assert ray.get(look.remote(), timeout=60)["node"] == virtual.node_id()
     assert cluster() == two
@@ -184,17 +239,19 @@ def test_work_that_selects_a_virtual_node_is_in_that_one(world: World, look: Any
     together = FixedSizeNodes([FixedSizeNode({"CPU": 1}, {"slot": str(each)}) for each in range(2)], "PACK")
     eventually(lambda: not tree())  # or they may not fit on one node
     with VirtualCluster(fixed_size_nodes=[together]):
-        by_slot = {node["Labels"]["slot"]: node["NodeID"] for node in nodes()}
-        assert len({node["PhysicalNodeID"] for node in nodes()}) == 1
+        mine = [node for node in nodes() if node["Resources"]["CPU"]]
+        by_slot = {node["Labels"]["slot"]: node["Labels"]["ray.io/vnode_id"] for node in mine}
+        assert len({node["NodeID"] for node in mine}) == 1
         for slot in ("1", "0"):
             assert ray.get(look.options(node_labels={"slot": In(slot)}).remote(), timeout=60)["node"] == by_slot[slot]
 
 
 def test_an_affinity_to_a_virtual_node_leads_to_its_physical_one(world: World, where: Any) -> None:
     with VirtualCluster(fixed_size_nodes=[APART]):
-        for node in nodes():
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            assert ray.get(where.options(scheduling_strategy=there).remote(), timeout=60) == node["PhysicalNodeID"]
+        for node in [each for each in nodes() if each["Resources"]["CPU"]]:
+            for name in (node["NodeID"], node["Labels"]["ray.io/vnode_id"]):
+                there = NodeAffinitySchedulingStrategy(name, soft=False)
+                assert ray.get(where.options(scheduling_strategy=there).remote(), timeout=60) == node["NodeID"]
         with pytest.raises(ValueError, match="Invalid node_id 'vc99-1'"):
             NodeAffinitySchedulingStrategy("vc99-1", soft=False)
 

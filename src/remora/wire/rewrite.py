@@ -78,7 +78,7 @@ def rewrite(options: Mapping[str, Any], defaults: Defaults, resources: Mapping[s
     """All spellings as one class; ``scheduling_strategy`` is given only if ``is_ours``. Raises an InvalidInputError that
     names what is wrong."""
     placement = parse_strategies(options.get("scheduling_strategy"), options.get("affinity"))
-    selector = _selector(options, defaults)
+    selector = _selector(options, defaults, pinned=placement.pin is not None and not placement.pin.soft)
     tolerations = Tolerations(options["tolerations"]) if options.get("tolerations") is not None else defaults.tolerations
     choices = [selector, *parse_fallbacks(options.get("fallback_strategy"))]
     terms = placement.node_terms
@@ -106,11 +106,12 @@ def is_ours(strategy: Any) -> bool:
     return kind.__module__.startswith("remora.") or kind.__name__ == "NodeLabelSchedulingStrategy"
 
 
-def _selector(options: Mapping[str, Any], defaults: Defaults) -> LabelSelector:
-    """``node_labels`` is an older spelling of ``label_selector``; both together must both hold."""
+def _selector(options: Mapping[str, Any], defaults: Defaults, *, pinned: bool) -> LabelSelector:
+    """``node_labels`` is an older spelling of ``label_selector``; both together must both hold. Whoever names a node says
+    something else than the job, as Ray Serve does of its controller."""
     given = [options[name] for name in ("label_selector", "node_labels") if options.get(name) is not None]
     if not given:
-        return defaults.label_selector
+        return LabelSelector() if pinned else defaults.label_selector
     selector = LabelSelector(given[0])
     return selector.also(LabelSelector(given[1]).terms) if len(given) > 1 else selector
 

@@ -18,7 +18,7 @@ from remora.live.attach.replay import Submit
 from remora.live.clusters import scopes
 from remora.live.clusters.scopes import CLUSTER
 from remora.live.submit.core_call import Call, signature
-from remora.live.submit.tickets import RETRIES, RETURNS, STOCK, Ticket
+from remora.live.submit.tickets import FREE, RETRIES, RETURNS, STOCK, Ticket
 from remora.wire.tokens import ACTORS, CLUSTER_LABEL, TASKS
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class CoreWorkerWithTokens:
         submitter = self._submitter
         ticket = call.ticket if isinstance(call.ticket, Ticket) else submitter.plain
         call.drop_ticket()
-        if ticket is STOCK or call.is_in_group:
+        if ticket is STOCK or ticket is FREE or call.is_in_group:
             return
         takers = ACTORS if call.is_actor else TASKS
         call["resources"] = taken = {**call["resources"], **submitter.tokens(ticket, call["resources"], takers)}

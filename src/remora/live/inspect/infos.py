@@ -9,7 +9,7 @@ import ray
 from ray._private.state import state
 
 from remora.kernel.state.virtual_labels import admits
-from remora.live.adapter import unpatched
+from remora.live.adapter import labels_now, unpatched
 from remora.live.adapter.ray_port import RayPort
 from remora.live.inspect import tree_cache
 from remora.live.inspect.narrow import viewing
@@ -171,6 +171,16 @@ def current_node(cluster_id: str) -> VirtualNodeInfo:
             return VirtualNodeInfo(_most_likely(nodes)["vnode_id"])
         around = found.parent(around)
     return VirtualNodeInfo(here)
+
+
+def labels_here(node_id: str, labels: dict[str, str], cluster_id: str | None) -> dict[str, str]:
+    """Return the labels that hold now of the node of this process, which was started with ``labels``; those of its virtual node
+    among them."""
+    found = labels_now.of_node(node_id, labels)
+    if cluster_id is not None and tree_cache.tree_of(cluster_id) is not None:
+        node = current_node(cluster_id)
+        found |= node.node_labels() if node.node_id() in tree(cluster_id).nodes else {}
+    return found
 
 
 def _most_likely(nodes: list[Row]) -> Row:

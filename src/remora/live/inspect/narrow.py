@@ -54,6 +54,7 @@ def replacements() -> list[tuple[Any, str, Any]]:
         *((state, name, _narrowed(getattr(state, name))) for name in _TABLES),
         (state, "_gen_placement_group_info", _with_plain_bundles(state._gen_placement_group_info)),
         (RuntimeContext, "get_assigned_resources", _plain(RuntimeContext.get_assigned_resources)),
+        (RuntimeContext, "get_node_labels", _with_labels_now(RuntimeContext.get_node_labels)),
         (RuntimeContext, "current_cluster", _current_cluster),
         (RuntimeContext, "current_node", _current_node),
         (NodeAffinitySchedulingStrategy, "__init__", _with_physical_node(NodeAffinitySchedulingStrategy.__init__)),
@@ -130,7 +131,7 @@ def _with_plain_bundles(stock: Any) -> Any:
 
 
 def _with_physical_node(stock: Any) -> Any:
-    """``ray.nodes()`` names virtual nodes, so an affinity to one of them has to work."""
+    """A virtual node may be named too."""
 
     @functools.wraps(stock)
     def create(strategy: Any, node_id: Any, *args: Any, **kwargs: Any) -> None:
@@ -139,6 +140,18 @@ def _with_physical_node(stock: Any) -> Any:
         stock(strategy, physical(node_id), *args, **kwargs)
 
     return create
+
+
+def _with_labels_now(stock: Any) -> Any:
+    """The labels that hold now of the node that this process is on; in a virtual cluster with those of its part there."""
+
+    @functools.wraps(stock)
+    def get_node_labels(context: RuntimeContext) -> dict[str, str]:
+        from remora.live.inspect.infos import labels_here
+
+        return labels_here(context.get_node_id(), stock(context), viewed())
+
+    return get_node_labels
 
 
 def _current_cluster(_: RuntimeContext) -> Any:

@@ -1,4 +1,5 @@
-"""``ray.util.state`` as a virtual cluster sees it: only what belongs to it, and its virtual nodes.
+"""``ray.util.state`` as a virtual cluster sees it: only what belongs to it, and its virtual nodes; outside of one, without the
+controller. Labels are those that hold now.
 
 Everything that the state API is asked goes through one method of its client. There is no filter for virtual clusters on the
 server, so as many rows as one may have are asked for, and the limit is applied after ours.
@@ -99,16 +100,10 @@ class _View:
         unfiltered = {name: value for name, value in params.items() if name not in _FILTERS}
         answer = self._ask(_API + "nodes", {**unfiltered, "limit": _most()})
         hosts = {row["node_id"]: row for row in answer["result"]}
-        totals = tree_cache.total_resources_per_node(self._cluster_id)
         rows = [
-            {
-                **hosts[node["node_id"]],
-                "node_id": node["vnode_id"],
-                "labels": node["labels"],
-                "resources_total": totals.get(node["vnode_id"], node["total"]),
-            }
-            for node in self._tree.get(self._cluster_id)["nodes"]
-            if node["node_id"] in hosts
+            {**hosts[node["NodeID"]], "labels": node["Labels"], "resources_total": node["Resources"]}
+            for node in tree_cache.node_table(self._cluster_id)
+            if node["NodeID"] in hosts
         ]
         filters = list(zip(*(params.get(name, ()) for name in _FILTERS), strict=True))
         return _limited(answer, [row for row in rows if all(_passes(row, *each) for each in filters)], params)

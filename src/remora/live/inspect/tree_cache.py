@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+import ray
+
 from remora.errors import ControllerError, UnknownNameError
 from remora.live import installed
-from remora.live.adapter import unpatched
+from remora.live.adapter import labels_now, unpatched
 from remora.live.link import link
 from remora.model.resources import MEMORY
-from remora.model.virtual_clusters import VirtualCluster
+from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL, VirtualCluster
 from remora.wire.calls import GetTree
 from remora.wire.fences import ROOT
 from remora.wire.tokens import without_tokens
@@ -23,6 +25,7 @@ from remora.wire.tokens import without_tokens
 FRESH_SECONDS = 0.25
 
 _STORE = "object_store_memory"
+_HEAD = "node:__internal_head__"
 
 Row = Mapping[str, Any]
 Amounts = dict[str, float]
@@ -94,23 +97,45 @@ def tree_of(cluster_id: str | None) -> Tree | None:
 
 
 def node_table(cluster_id: str | None) -> list[dict[str, Any]]:
-    """As ``ray.nodes()``. Virtual nodes are those of the cluster; the rest of an entry is their physical node's."""
+    """As ``ray.nodes()``. In a virtual cluster an entry for each of its virtual nodes, with the id of the node that it lies on:
+    Ray says that id everywhere else, so whoever compares finds it; its own is the label ``ray.io/vnode_id``. The head and the
+    node of this process are there in any case, if need be with nothing of the cluster's on them."""
     found = tree_of(cluster_id)
-    known = unpatched.nodes()
-    if found is None or cluster_id is None:
-        return [{**entry, "Resources": without_tokens(entry["Resources"])} for entry in known]
-    entries = {entry["NodeID"]: entry for entry in known}
-    return [
-        {
-            **entries[node["node_id"]],
-            "NodeID": node["vnode_id"],
-            "PhysicalNodeID": node["node_id"],
-            "Labels": node["labels"],
-            "Resources": {**own, **whole},
+    known, said = unpatched.nodes(), labels_now.overrides()
+    entries = {
+        entry["NodeID"]: {
+            **entry,
+            "Resources": without_tokens(entry["Resources"]),
+            "Labels": labels_now.shown(entry["Labels"], said.get(entry["NodeID"])),
         }
-        for node, own, whole in _with_whole(found, cluster_id, unpatched.total_resources_per_node)
-        if node["node_id"] in entries
-    ]
+        for entry in known
+    }
+    if found is None or cluster_id is None:
+        return list(entries.values())
+    shown, left = [], dict(entries)
+    for node, own, whole in _with_whole(found, cluster_id, unpatched.total_resources_per_node):
+        entry = entries.get(node["node_id"])
+        if entry is not None:
+            markers = _markers(entry) if left.pop(node["node_id"], None) is not None else {}
+            own_part = {"Labels": {**entry["Labels"], **node["labels"]}, "Resources": {**own, **whole, **markers}}
+            shown.append({**entry, **own_part, "PhysicalNodeID": entry["NodeID"]})
+    return [*shown, *(_empty(entry) for entry in left.values() if entry["Alive"] and _is_needed(entry))]
+
+
+def _is_needed(entry: Mapping[str, Any]) -> bool:
+    """Return whether Ray names a node in every cluster: libraries look for the head, and everybody for himself."""
+    return _HEAD in entry["Resources"] or entry["NodeID"] == ray.get_runtime_context().get_node_id()
+
+
+def _empty(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A node of the whole cluster, of which the virtual cluster has nothing."""
+    labels = {**entry["Labels"], VNODE_LABEL: entry["NodeID"], VCLUSTER_LABEL: ROOT}
+    return {**entry, "Labels": labels, "Resources": {"CPU": 0.0, **_markers(entry)}, "PhysicalNodeID": entry["NodeID"]}
+
+
+def _markers(entry: Mapping[str, Any]) -> Amounts:
+    """What Ray gives every node, by which it is known."""
+    return {name: amount for name, amount in entry["Resources"].items() if name.startswith("node:")}
 
 
 def total_resources_per_node(cluster_id: str | None) -> dict[str, Amounts]:
@@ -118,7 +143,7 @@ def total_resources_per_node(cluster_id: str | None) -> dict[str, Amounts]:
     if found is None or cluster_id is None:
         return {node_id: without_tokens(total) for node_id, total in unpatched.total_resources_per_node().items()}
     parts = _with_whole(found, cluster_id, unpatched.total_resources_per_node)
-    return {node["vnode_id"]: {**own, **whole} for node, own, whole in parts}
+    return _by_node((node, {**own, **whole}) for node, own, whole in parts)
 
 
 def available_resources_per_node(cluster_id: str | None) -> dict[str, Amounts]:
@@ -126,7 +151,17 @@ def available_resources_per_node(cluster_id: str | None) -> dict[str, Amounts]:
     if found is None or cluster_id is None:
         return {node_id: without_tokens(free) for node_id, free in unpatched.available_resources_per_node().items()}
     parts = _with_whole(found, cluster_id, unpatched.available_resources_per_node)
-    return {node["vnode_id"]: {**_of(available(node), own), **whole} for node, own, whole in parts}
+    return _by_node((node, {**_of(available(node), own), **whole}) for node, own, whole in parts)
+
+
+def _by_node(parts: Iterable[tuple[Row, Amounts]]) -> dict[str, Amounts]:
+    """Add up what lies on the same node."""
+    found: dict[str, Amounts] = {}
+    for node, amounts in parts:
+        there = found.setdefault(node["node_id"], {})
+        for name, amount in amounts.items():
+            there[name] = round(there.get(name, 0.0) + amount, 4)
+    return found
 
 
 def available(node: Row) -> Amounts:

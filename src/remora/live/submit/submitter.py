@@ -16,7 +16,7 @@ from remora.live.clusters import entering, scopes
 from remora.live.link import link
 from remora.live.submit import library_fixes, waiting_groups
 from remora.live.submit.hints import Hints
-from remora.live.submit.tickets import STOCK, Ticket
+from remora.live.submit.tickets import FREE, STOCK, Ticket
 from remora.live.submit.wait_warnings import Waiting
 from remora.model.taints import rare_taints
 from remora.wire.calls import EnsureClass, GetWaiting, Hint, RequestShares, WantShares
@@ -29,6 +29,7 @@ from remora.wire.tokens import TAKEN, TASKS
 _OURS = frozenset({*NEW_OPTIONS, "label_selector", "fallback_strategy", "scheduling_strategy"})
 _MOST_KEPT = 10_000
 _NODES_SECONDS = 1.0
+_TOKENLESS = (STOCK, FREE)
 _NO_NODE = "0" * 55 + "1"
 """The id of no node."""
 
@@ -84,6 +85,12 @@ class Submitter:
             return options
         if is_hard_pin(strategy) and self._fails_at(frozenset((strategy.node_id,)), strategy, options):
             return _for_ray(options, strategy)
+        if is_hard_pin(strategy) and scopes.peek() is not None and not _demand(options):
+            if not any(options.get(name) for name in ("labels", "affinity")) and self._is_admitted(strategy, options):
+                return _for_ray(options, strategy, FREE)
+            if is_actor:
+                strategy = library_fixes.loosened(strategy)
+                options = {**options, "scheduling_strategy": strategy}
         ours = is_ours(strategy)
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
         if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
@@ -122,7 +129,7 @@ class Submitter:
         where more has to be thought of."""
         if ticket is None:
             return self.plain
-        return None if ticket.__class__ is not Ticket or ticket.lease is not None or ticket is STOCK else ticket
+        return None if ticket.__class__ is not Ticket or ticket.lease is not None or ticket in _TOKENLESS else ticket
 
     def tokens(self, ticket: Ticket, resources: dict[str, float], takers: str = TASKS) -> dict[str, float]:
         """What work takes beside its resources: of its class, and in a virtual cluster of its share."""
@@ -179,8 +186,13 @@ class Submitter:
             return True
         if not getattr(strategy, "_fail_on_unavailable", False) or scopes.peek() is not None:
             return False
-        rewritten = self.rewrite({name: options[name] for name in _OURS if options.get(name) is not None}, need)
-        return all(labels_now.admits(choice, strategy.node_id) for choice in rewritten.choices)
+        return self._is_admitted(strategy, options)
+
+    def _is_admitted(self, strategy: Any, options: dict[str, Any]) -> bool:
+        """Return whether the node that is named is what is asked for by its labels and taints, as they are now."""
+        asked = {name: options[name] for name in _OURS if options.get(name) is not None}
+        choices = self.rewrite(asked, _demand(options)).choices
+        return any(labels_now.admits(choice, strategy.node_id) for choice in choices)
 
     def _total_of(self, node_id: str) -> dict[str, float] | None:
         """Return what a living node has; None where there is none of that id. Nodes are asked for where they are not known yet,
@@ -257,10 +269,10 @@ def is_hard_pin(strategy: Any) -> bool:
     return isinstance(strategy, NodeAffinitySchedulingStrategy) and not strategy.soft
 
 
-def _for_ray(options: dict[str, Any], strategy: Any) -> dict[str, Any]:
+def _for_ray(options: dict[str, Any], strategy: Any, ticket: Ticket = STOCK) -> dict[str, Any]:
     """Return the options of what Ray shall decide alone, without any token: it says what is wrong with the node."""
     rays = {name: value for name, value in options.items() if name not in _OURS}
-    return {**rays, "scheduling_strategy": strategy, "label_selector": STOCK}
+    return {**rays, "scheduling_strategy": strategy, "label_selector": ticket}
 
 
 def _holds(total: dict[str, float] | None, need: dict[str, float]) -> bool:

@@ -37,3 +37,7 @@ class Ticket:
 
 STOCK = Ticket("")
 """For what has to run whatever the rules say: it takes no token. The controller itself."""
+
+FREE = Ticket("")
+"""For what takes nothing and was pinned to a node by name, in a virtual cluster that may have nothing there: it takes no token
+either, but belongs to the cluster."""
