@@ -6,6 +6,8 @@ The names below are the public interface; everything else may change. Importing 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from remora.live import ray_init
+
 if TYPE_CHECKING:
     from remora.errors import (
         ConflictError,
@@ -179,6 +181,13 @@ _HOMES = {
     "remora.wire.typed_options": ("Options", "options"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def _init(*args: Any, **kwargs: Any) -> Any:
+    return importlib.import_module("remora.live.api").init(*args, **kwargs)
+
+
+ray_init.watch(_init)
 
 
 def __getattr__(name: str) -> Any:

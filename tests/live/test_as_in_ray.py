@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import ActorUnschedulableError, RayTaskError, TaskUnschedulableError
+from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayTaskError, TaskUnschedulableError
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
-from tests.live.conftest import World, eventually, waits
+from tests.live.conftest import World, waits
 
 import remora
 from remora import Exists, FixedSizeNode, FixedSizeNodes, VirtualCluster
@@ -78,9 +78,10 @@ def test_it_fails_when_the_node_dies_while_it_waits(world: World, where: Any) ->
         for ref in waiting:
             with pytest.raises(TaskUnschedulableError):
                 ray.get(ref, timeout=60)
-        for each in (actor, sitter):
-            with pytest.raises(ActorUnschedulableError):
-                ray.get(each.ping.remote(), timeout=60)
+        with pytest.raises(ActorUnschedulableError):  # it was to restart there
+            ray.get(sitter.ping.remote(), timeout=60)
+        with pytest.raises((ActorUnschedulableError, ActorDiedError)):  # by who finds out first, as in stock Ray
+            ray.get(actor.ping.remote(), timeout=60)
 
 
 def test_on_a_tainted_node_it_waits_and_fails_with_it(world: World, where: Any) -> None:
@@ -187,7 +188,3 @@ def test_a_cancelled_task_takes_no_message_to_the_controller_with_it(world: Worl
             ray.get(ref, timeout=60)
         again = where.options(label_selector={"zone": "in(a, b)", "no": f"!{number}"}).remote()
         assert world.name(ray.get(again, timeout=60)) in ("a", "b")
-
-
-def test_remora_is_still_attached(world: World) -> None:
-    eventually(lambda: not remora.status()["pending"])

@@ -20,7 +20,7 @@ from remora.live.clusters.entering import Opened
 from remora.live.link import link
 from remora.model.virtual_clusters import VirtualCluster
 from remora.wire.calls import GetClusters
-from remora.wire.run_env import HOOK, OPTIONS, RAY_HOOK, UV, RunOptions
+from remora.wire.run_env import HOOK, OPTIONS, PATH, RAY_HOOK, UV, RunOptions
 
 SPEC = {"flexible_resource_min": {"CPU": 1.0}, "flexible_resource_max": {"CPU": 2.0}}
 
@@ -82,7 +82,7 @@ def test_a_hook_that_was_there_is_kept_and_called() -> None:
     twice = RunOptions(labels={"a": "b"}).environ(once)
     options = RunOptions.read(twice)
     assert options == RunOptions(priority=1, virtual_cluster=SPEC, labels={"a": "b"}, hook="mine.hook", uv="1")
-    assert options.outside() == {OPTIONS: None, RAY_HOOK: "mine.hook", UV: "1"}
+    assert options.outside() == {OPTIONS: None, RAY_HOOK: "mine.hook", UV: "1", PATH: None}
 
 
 def test_a_run_inside_another_replaces_its_virtual_cluster_and_all_about_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import inspect
 import logging
@@ -60,6 +61,7 @@ from remora.wire.rewrite import Defaults
 _log = logging.getLogger("remora")
 
 _REPORTED_SECONDS = 4.0
+_REACH_SECONDS = 3.0
 _NEW_SECONDS = 1.0
 _GIVEN_BACK_SECONDS = 5.0
 
@@ -82,8 +84,12 @@ def init(
     spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
     defaults = Defaults.parse(**job_cluster.given(label_selector=label_selector, tolerations=tolerations, labels=labels))
     context, started = None, False
+    _refuse_client(args, ray_init)
+    _suggest(ray_init)
     if not ray.is_initialized() or args or ray_init:
-        follow_auth(args[0] if args else ray_init.get("address"))
+        address = args[0] if args else ray_init.get("address")
+        _reach_soon(address or os.environ.get("RAY_ADDRESS"))
+        follow_auth(address)
         with job_cluster.by_hand():
             context, started = _connect(args, ray_init, labels)
     if started:
@@ -95,6 +101,44 @@ def init(
     _attach(defaults)
     job_cluster.enter(spec, inside)
     return context
+
+
+def _suggest(ray_init: Mapping[str, Any]) -> None:
+    """Refuse what neither Ray nor we know, as Ray would, and say what was probably meant. What is hidden is Ray's business."""
+    known = {*inspect.signature(ray.init).parameters, "tolerations", "label_selector", "labels", "virtual_cluster"}
+    unknown = [name for name in ray_init if name not in known and not name.startswith("_")]
+    close = difflib.get_close_matches(unknown[0], known, 1) if unknown else []
+    if close:
+        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}. Did you mean {close[0]!r}?")
+
+
+def _refuse_client(args: tuple[Any, ...], ray_init: Mapping[str, Any]) -> None:
+    address = args[0] if args else ray_init.get("address") or os.environ.get("RAY_ADDRESS")
+    is_new = bool(args or ray_init) or not ray.is_initialized()
+    is_clients = ray.is_initialized() and not ray._private.worker.global_worker.connected
+    if is_clients or (is_new and isinstance(address, str) and address.startswith("ray://")):
+        raise InvalidInputError(
+            f"a program of Ray Client ({address or 'ray://...'}) can't be attached: run it on a machine of the cluster with "
+            "the address of its GCS, for example remora.init(address='10.0.0.1:6379'), or submit it with 'remora job submit'"
+        )
+
+
+def _reach_soon(address: Any) -> None:
+    """Say within seconds that nobody answers at an address: Ray itself tries for minutes."""
+    host, _, port = str(address or "").rpartition(":")
+    if not host or not port.isdigit():
+        return None  # "auto", "local", or a way to a cluster that somebody else knows
+    until = time.monotonic() + _REACH_SECONDS
+    while True:
+        try:
+            return socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS).close()
+        except (OSError, OverflowError) as error:  # noqa: PERF203 - it is a loop because of this
+            if time.monotonic() > until:
+                raise ConnectionError(
+                    f"no Ray cluster answers at {address} ({error}): is it the address of its GCS, for example 10.0.0.1:6379? "
+                    "`ray status --address` asks the same"
+                ) from None
+            time.sleep(0.2)
 
 
 def _connect(args: tuple[Any, ...], ray_init: dict[str, Any], labels: Any) -> tuple[Any, bool]:
@@ -120,6 +164,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
 def attach() -> None:
     """Attach a process that is connected already. Twice is once."""
     if installed.current() is None:
+        _refuse_client((), {})
         _attach(Defaults())
 
 

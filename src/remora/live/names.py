@@ -111,6 +111,7 @@ _ATTACHING = (
 
 _PROCESS = (
     Name(_WORKER, "global_worker", "the process's own worker: its GCS client and core worker"),
+    Name(_WORKER, "global_worker.connected", "whether it is Ray Client that is connected"),
     Name(_WORKER, "global_worker.mode", "whether it is a driver or runs tasks"),
     Name(_WORKER, "global_worker.worker_id", "by which the controller knows a worker that waits"),
     Name(_WORKER, "global_worker.actors", "whether the constructor of an actor has run in this worker"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from remora.errors import InvalidVirtualClusterError
@@ -18,11 +20,15 @@ UV = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
 
 HOOK = "remora.live.program.on_init"
 
+PATH = "PYTHONPATH"
+START = str(Path(__file__).parents[1] / "start_path")
+"""What Python imports from there as it starts lets ``ray.init`` take ``virtual_cluster=``."""
+
 
 @dataclass(frozen=True)
 class RunOptions:
-    """``hook`` and ``uv`` are what the two variables of Ray's held before. ``joined`` is for processes that the program
-    starts: the virtual cluster that it has, and its job."""
+    """``hook``, ``uv`` and ``path`` are what Ray's two variables and Python's held before. ``joined`` is for processes that the
+    program starts: the virtual cluster that it has, and its job."""
 
     virtual_cluster: Mapping[str, Any] | None = None
     priority: int | None = None
@@ -32,6 +38,7 @@ class RunOptions:
     labels: Mapping[str, str] | None = None
     hook: str | None = None
     uv: str | None = None
+    path: str | None = None
     joined: tuple[str, str] | None = None
 
     @classmethod
@@ -70,9 +77,13 @@ class RunOptions:
         options = self.over(RunOptions.read(before))
         if before.get(RAY_HOOK) != HOOK:
             options = replace(options, hook=before.get(RAY_HOOK), uv=before.get(UV))
+        now = before.get(PATH) or ""
+        if START not in now.split(os.pathsep):
+            options = replace(options, path=before.get(PATH))
+            now = f"{START}{os.pathsep}{now}" if now else START
         given = {name: value for name, value in asdict(options).items() if value is not None}
-        return {OPTIONS: json.dumps(given), RAY_HOOK: HOOK, UV: "0"}
+        return {OPTIONS: json.dumps(given), RAY_HOOK: HOOK, UV: "0", PATH: now}
 
     def outside(self) -> dict[str, str | None]:
         """The same variables as they were before."""
-        return {OPTIONS: None, RAY_HOOK: self.hook, UV: self.uv}
+        return {OPTIONS: None, RAY_HOOK: self.hook, UV: self.uv, PATH: self.path}

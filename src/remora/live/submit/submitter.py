@@ -83,15 +83,19 @@ class Submitter:
         strategy: Any = options.get("scheduling_strategy")
         if isinstance(options.get("label_selector"), Ticket):
             return options
-        if is_hard_pin(strategy) and self._fails_at(frozenset((strategy.node_id,)), strategy, options):
+        if is_hard_pin(strategy) and self._fails_at(frozenset((strategy.node_id,)), options):
             return _for_ray(options, strategy)
+        at_once = is_hard_pin(strategy) and bool(getattr(strategy, "_fail_on_unavailable", False))
+        if at_once and scopes.peek() is None:
+            is_admitted = self._is_admitted(strategy, options)
+            return _for_ray(options, strategy if is_admitted else NodeAffinitySchedulingStrategy(_NO_NODE, soft=False))
         if is_hard_pin(strategy) and scopes.peek() is not None and not _demand(options):
             if not any(options.get(name) for name in ("labels", "affinity")) and self._is_admitted(strategy, options):
                 return _for_ray(options, strategy, FREE)
             if is_actor:
                 strategy = library_fixes.loosened(strategy)
                 options = {**options, "scheduling_strategy": strategy}
-        ours = is_ours(strategy)
+        ours = is_ours(strategy) and not at_once
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
         if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
             if not self.defaults.labels:
@@ -102,12 +106,12 @@ class Submitter:
         for name in ("label_selector", "fallback_strategy"):
             asked[name] = options.pop(name, None)
         in_group = isinstance(strategy, PlacementGroupSchedulingStrategy)
-        asked["scheduling_strategy"] = None if in_group else strategy
+        asked["scheduling_strategy"] = None if in_group or at_once else strategy
         given = {name: value for name, value in asked.items() if value is not None}
         rewritten = self.rewrite(given, _demand(options))
         named = [choice.named_nodes for choice in rewritten.choices]
         nodes = frozenset(node_id for each in named for node_id in each or ())
-        if None not in named and not in_group and self._fails_at(nodes, None, options):
+        if None not in named and not in_group and self._fails_at(nodes, options):
             return _for_ray(options, NodeAffinitySchedulingStrategy(_NO_NODE, soft=False))
         lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
         if lease is not None and lease.placement.affinities and in_group:
@@ -178,15 +182,10 @@ class Submitter:
                 hints.append(Hint(spec.encode(), amounts, count))
         link.tell(RequestShares(cluster_id, hints))
 
-    def _fails_at(self, node_ids: frozenset[str], strategy: Any, options: dict[str, Any]) -> bool:
-        """Return whether Ray itself has to decide, by nodes that are named: because none of them is there or could ever hold
-        it, which fails; or because whoever asks wants it to fail where nothing is free at once."""
+    def _fails_at(self, node_ids: frozenset[str], options: dict[str, Any]) -> bool:
+        """Return whether what names these nodes can only fail: none of them is there, or none could ever hold it."""
         need = _demand(options)
-        if not any(_holds(self._total_of(node_id), need) for node_id in node_ids):
-            return True
-        if not getattr(strategy, "_fail_on_unavailable", False) or scopes.peek() is not None:
-            return False
-        return self._is_admitted(strategy, options)
+        return not any(_holds(self._total_of(node_id), need) for node_id in node_ids)
 
     def _is_admitted(self, strategy: Any, options: dict[str, Any]) -> bool:
         """Return whether the node that is named is what is asked for by its labels and taints, as they are now."""
