@@ -144,13 +144,6 @@ def test_a_value_of_the_wrong_type_is_a_type_error_at_the_same_call(world: World
         where.options(label_selector="")
 
 
-def test_a_misspelled_option_says_what_was_meant(world: World, where: Any) -> None:
-    with pytest.raises(ValueError, match=r"(?s)Invalid option keyword toleration .*Did you mean 'tolerations'\?"):
-        where.options(toleration={"gpu_node": Exists()})
-    with pytest.raises(ValueError, match=r"(?s)Invalid option keyword label_selectors .*Did you mean 'label_selector'\?"):
-        Sitter.options(label_selectors={"zone": "a"})
-
-
 def test_the_controller_is_nobody_s_actor_and_its_calls_are_nobody_s_children(world: World) -> None:
     @ray.remote
     def child() -> None: ...

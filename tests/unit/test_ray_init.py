@@ -76,8 +76,3 @@ def test_a_wrong_address_is_said_in_seconds(monkeypatch: pytest.MonkeyPatch) -> 
 def test_ray_client_is_refused_in_one_sentence() -> None:
     with pytest.raises(remora.InvalidInputError, match=r"a program of Ray Client \(ray://a:10001\) can't be attached: run it"):
         remora.init("ray://a:10001")
-
-
-def test_a_misspelled_argument_says_what_was_meant() -> None:
-    with pytest.raises(RuntimeError, match=r"Unknown keyword argument\(s\): tolerance\. Did you mean 'tolerations'\?"):
-        remora.init(tolerance={"gpu_node": "exists()"})

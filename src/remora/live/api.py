@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import getpass
 import inspect
 import logging
@@ -85,7 +84,6 @@ def init(
     defaults = Defaults.parse(**job_cluster.given(label_selector=label_selector, tolerations=tolerations, labels=labels))
     context, started = None, False
     _refuse_client(args, ray_init)
-    _suggest(ray_init)
     if not ray.is_initialized() or args or ray_init:
         address = args[0] if args else ray_init.get("address")
         _reach_soon(address or os.environ.get("RAY_ADDRESS"))
@@ -101,15 +99,6 @@ def init(
     _attach(defaults)
     job_cluster.enter(spec, inside)
     return context
-
-
-def _suggest(ray_init: Mapping[str, Any]) -> None:
-    """Refuse what neither Ray nor we know, as Ray would, and say what was probably meant. What is hidden is Ray's business."""
-    known = {*inspect.signature(ray.init).parameters, "tolerations", "label_selector", "labels", "virtual_cluster"}
-    unknown = [name for name in ray_init if name not in known and not name.startswith("_")]
-    close = difflib.get_close_matches(unknown[0], known, 1) if unknown else []
-    if close:
-        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}. Did you mean {close[0]!r}?")
 
 
 def _refuse_client(args: tuple[Any, ...], ray_init: Mapping[str, Any]) -> None:
