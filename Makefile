@@ -8,6 +8,7 @@ LIVES       ?= $(if $(filter-out 0,$(SEED)),,1000)
 SEED        ?= 0
 JOBS        ?= 2
 MOST        ?= 10
+PART        ?= 1
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -20,7 +21,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format world soak bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchfacts benchreports docs clean
+.PHONY: help install demo test check lint types contracts unit live local format world soak chaos bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchfacts benchreports docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +47,7 @@ contracts: $(STAMP) ## Check which package may import which
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
-	$(BIN)/python -m pytest -n 2 --ignore tests/live --ignore tests/local --ignore tests/soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore tests/live --ignore tests/local --ignore tests/soak --ignore tests/chaos $(PYTEST_ARGS)
 
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about eight minutes)
 	$(BIN)/python -m pytest tests/live -m "not deep" -W default $(PYTEST_ARGS)
@@ -60,6 +61,9 @@ world: $(STAMP) ## Play lives of a whole cluster that try to break it: LIVES=100
 soak: $(VENV)/.jobs ## Run the long tests on clusters of their own, which are no part of `make test`
 	$(BIN)/python -m pytest tests/live -m deep -W default $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/soak -W default $(PYTEST_ARGS)
+
+chaos: $(STAMP) ## Kill, stop and cut off every part of real clusters at random (half an hour): SEED=1, a tenth of it with PART=0.1
+	SEED=$(if $(filter-out 0,$(SEED)),$(SEED),1) PART=$(PART) $(BIN)/python -m pytest tests/chaos -W default $(PYTEST_ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix

@@ -82,9 +82,11 @@ class Submitter:
 
     def _start_renewing(self, thread: Thread, step: steps.StartRenewing) -> Any:
         def send() -> None:
+            stopped = self._process.stopped_until - self._world.now
             if not thread.over and self._process.alive:
-                thread.renewed.append(self._world.host.send(self._process, step.call))
-                thread.renewing = self._world.after(step.seconds, send)
+                if stopped <= 0:
+                    thread.renewed.append(self._world.host.send(self._process, step.call))
+                thread.renewing = self._world.after(max(step.seconds, stopped), send)
 
         thread.renewed = []
         send()

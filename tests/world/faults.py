@@ -18,6 +18,20 @@ class ProcessDies:
 
 
 @dataclass(frozen=True)
+class DriverStops:
+    """The driver of a job takes so many more steps of its protocols and then none for a while: it is stopped, and lives. What
+    it is told meanwhile it hears afterwards."""
+
+    at: float
+    job: str
+    steps: int
+    seconds: float
+
+    def show(self) -> str:
+        return f"the driver of {self.job} stands still for {self.seconds:g} s after {self.steps} more steps"
+
+
+@dataclass(frozen=True)
 class ControllerDies:
     """After so many more of its effects; ``told``: the last of them was done and it heard of it. Or as soon as it has answered
     a call of the kind ``answers``."""

@@ -59,9 +59,9 @@ def _go_quiet(world: World) -> None:
     world.weather.clear()
     world.note("-- from here on nothing goes wrong any more")
     for process in world.processes.values():
-        process.dies_at = None
+        process.dies_at = process.stops_at = None
     world.host.survive()
-    _run(world, world.now + 4.0)
+    _run(world, max(world.now, *(process.stopped_until for process in world.processes.values()), 0.0) + 4.0)
     _leap(world, world.now + QUIET_SECONDS, most=8.0)
 
 

@@ -27,6 +27,7 @@ from remora.controller.leases.failover import Failover
 from remora.controller.leases.lease_table import LeaseTable
 from remora.controller.leases.lease_tokens import LeaseTokens
 from remora.controller.leases.leases import Leases
+from remora.controller.leases.slots import Slots
 from remora.controller.tokens import holds
 from remora.controller.tokens.class_tokens import ClassTokens
 from remora.errors import RemoraError
@@ -273,4 +274,5 @@ RULES: dict[str, Rule] = {
     "use-beyond-a-share-not-reclaimed": _is(growing, reclaim=_reclaim_shares),
     "lease-moves-before-its-share": _is(lease_tokens, _could_hold=_stands),
     "late-copy-answered-anew": _is(LeaseTable, answered=lambda *_: None),
+    "slot-of-a-late-one-given-again": _is(Slots, keep=lambda self, slot, *_: self.give_back(slot)),
 }

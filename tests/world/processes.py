@@ -48,6 +48,9 @@ class Thread:
         """Answer the step that it waits for, and let it take the next ones until it has to wait again."""
         process = self.process
         while not self.over and process.alive:
+            if process.stopped_until > self.world.now:
+                self.world.after(process.stopped_until - self.world.now, self.go, value, error)
+                return
             try:
                 step = self.generator.throw(error) if error is not None else self.generator.send(value)
             except StopIteration as stop:
@@ -58,6 +61,7 @@ class Thread:
                 return
             error = None
             process.steps += 1
+            process.may_stop()
             if process.dies_at is not None and process.steps >= process.dies_at:
                 self.world.kill(process, "between two steps")
                 return
@@ -96,6 +100,8 @@ class Process:
         self.alive = True
         self.steps = 0
         self.dies_at: int | None = None
+        self.stops_at: tuple[int, float] | None = None  # after so many steps, for so long
+        self.stopped_until = 0.0
         self.threads: set[Thread] = set()
         self.owning = Owning(self)
         self.submitter: Submitter = world.make_submitter(self)
@@ -112,6 +118,13 @@ class Process:
 
     def unblock(self) -> None:
         """It takes its CPU back."""
+
+    def may_stop(self) -> None:
+        """Stand still from the next step on, if it is time for that."""
+        if self.stops_at is not None and self.steps >= self.stops_at[0]:
+            self.stopped_until = self.world.now + self.stops_at[1]
+            self.stops_at = None
+            self.world.note("{} stands still", self.worker_id)
 
     def die(self) -> None:
         self.alive = False

@@ -21,6 +21,7 @@ from tests.world.faults import (
     REPORTS,
     WORKERS_SLOW,
     ControllerDies,
+    DriverStops,
     ProcessDies,
     Weather,
 )
@@ -375,6 +376,36 @@ def lasting(stage: Stage) -> None:
         stage.writer.actions.append(JobEnds(stage.at(4.0, 7.0), stage.job))
 
 
+def late(stage: Stage) -> None:
+    """A driver that was given places stands still for longer than anybody waits for it, while another is given its own."""
+    chance = stage.chance
+    stage.nodes((1, 1), (2, 1), (2, 2), (1, 1, 1))
+    other = stage.another_job()
+    cluster = stage.opens(flexible(2)) if stage.often(0.3) else ""
+    stops, seconds = stage.at(0.5, 1.5), stage.at(5.0, 45.0)
+    stage.writer.actions.append(DriverStops(stops, stage.job, chance.choice((0, 0, 1, 1, 2, 3)), seconds))
+
+    def create(when: float, inside: str, job: str) -> str:
+        animal, away = chance.choice(ANIMALS), chance.choice(ANIMALS)
+        rules = (Rule(ACTOR, "type", (away,), False),) if stage.often(0.5) else ()
+        options = Options(chance.choice((1.0, 0.5)), labels=pet(animal), rules=rules)
+        seconds = chance.choice((None, 3.0, 8.0))
+        return stage.creates(when, inside, Actor(stage.writer.name("a"), options, 1, seconds=seconds), job=job)
+
+    for _ in range(chance.choice((1, 2, 3))):
+        create(stage.at(stops - 0.1, stops + 0.3), cluster, stage.job)
+    for _ in range(chance.choice((2, 4, 6))):
+        made = create(stage.at(stops, stops + seconds + 2.0), "", other)
+        if stage.often(0.5):
+            stage.dies(stage.at(stops + 3.0, stops + seconds + 4.0), made, 0)
+    if stage.often(0.3):
+        stage.dies(stage.at(stops, stops + seconds), stage.job, 0)
+    if stage.often(0.3):
+        stage.writer.actions.append(
+            ControllerDies(stage.at(stops, stops + seconds), chance.choice((0, 1, 3)), stage.often(0.5))
+        )
+
+
 ALL: tuple[Callable[[Stage], None], ...] = (
     together,
     waiting,
@@ -388,4 +419,5 @@ ALL: tuple[Callable[[Stage], None], ...] = (
     crowded,
     displaced,
     lasting,
+    late,
 )

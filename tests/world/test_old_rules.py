@@ -14,14 +14,14 @@ from tests.world.writing import write
 
 from remora.controller import answering, assumed, commands, operating, recovery
 from remora.controller.clusters import admission, growing, lending, registry, share_writer
-from remora.controller.leases import failover, lease_table, lease_tokens, leases
+from remora.controller.leases import failover, lease_table, lease_tokens, leases, slots
 from remora.controller.tokens import class_tokens, holds
 from remora.kernel.placing import inside
 from remora.kernel.state import cluster, shares
 
 _PLACES: tuple[Any, ...] = (
     *(admission, assumed, bodies, class_tokens, cluster, commands, operating, failover, growing, holds, inside, lease_table),
-    *(lease_tokens, leases, lending, recovery, registry, share_writer, shares),
+    *(lease_tokens, leases, lending, recovery, registry, share_writer, shares, slots),
 )
 
 

@@ -132,7 +132,9 @@ class Leases:
     def give_up(self, slot: str, question: str) -> None:
         """Take a lease back: its work was never started, or has ended. The slot may be somebody else's by now."""
         lease = self.by_slot.get(slot)
-        if lease is not None and lease.question == question:
+        if lease is None:
+            self.slots.give_up(slot, question)
+        elif lease.question == question:
             self._end(lease)
 
     # What the cluster tells
@@ -169,7 +171,7 @@ class Leases:
             if lease.actor_id and lease.actor_id not in living and lease.made_at < asked_at:
                 self.actors.look_up(lease.actor_id)  # while a table is read, one that changes may be missed
             elif not lease.actor_id and lease.is_actor and self._context.now() - lease.made_at > CLAIM_SECONDS:
-                self._end(lease)
+                self._end(lease, comes_yet=bool(lease.worker_id))
         for actor_id in self.actors.missing_in(living):
             self.actors.look_up(actor_id)
 
@@ -195,13 +197,14 @@ class Leases:
         self._undecided.decide_beside(actor_id)
 
     def worker_ended(self, worker_id: str) -> None:
-        """A worker has ended: the tasks that it asked for end with it."""
+        """A worker has ended: the tasks that it asked for end with it, and it will create no actor any more."""
+        self.slots.worker_ended(worker_id)
         for lease in self._table.of_worker(worker_id):
             self._end(lease)
 
     def workers(self) -> list[str]:
-        """Return the workers that have asked for tasks with leases."""
-        return self._table.workers()
+        """Return the workers that have asked for tasks with leases, or may still create an actor with one."""
+        return [*{*self._table.workers(), *self.slots.kept_for()}]
 
     def job_ended(self, job_id: str) -> None:
         for lease in [lease for lease in self.by_slot.values() if not lease.is_actor and lease.owner_job == job_id]:
@@ -342,16 +345,18 @@ class Leases:
             self._cluster.restore(workload, node.number)
         return workload
 
-    def _end(self, lease: Lease) -> None:
-        """Forget a lease: its slot may be taken again when its token is surely gone. What may fail comes first: then the lease
-        is as it was, and is ended again when it is looked up."""
+    def _end(self, lease: Lease, *, comes_yet: bool = False) -> None:
+        """Forget a lease: its slot may be taken again when its token is surely gone, and whoever asked cannot come any more. What
+        may fail comes first: then the lease is as it was, and is ended again when it is looked up."""
         node_id = self._table.node_of(lease)
         self._scheduler.finish(lease.workload)
         if node_id is not None:
             self._recount(node_id)
         self._table.remove(lease, self._context.now())
         self._lease_tokens.drop(lease)
-        if lease.is_actor:  # its worker is gone with it
+        if comes_yet:
+            self.slots.keep(lease.slot, lease.worker_id, lease.question)
+        elif lease.is_actor:  # its worker is gone with it
             self.slots.give_back(lease.slot, after=_WRITTEN_SECONDS)
         else:
             self.slots.give_back(lease.slot)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from remora.controller.context import Context
 from remora.controller.tokens.class_tokens import ClassTokens
-from remora.wire.timing import KNOWN_SECONDS
+from remora.wire.timing import CREATE_SECONDS, KNOWN_SECONDS
 from remora.wire.tokens import lease_token
 
 _RESERVE = 4
@@ -40,6 +40,7 @@ class Slots:
         self._cooling: list[tuple[float, str]] = []
         self._reserves: dict[str, deque[tuple[float, str]]] = {}
         self._busy_at: dict[str, float] = {}
+        self._kept: dict[str, tuple[str, str]] = {}  # slots that a process may still use, however late: who, and its question
 
     def take(self, node_id: str | None) -> str:
         """Return one that is in reserve on the node where it is needed, or else the lowest that is free."""
@@ -60,9 +61,31 @@ class Slots:
         self._free[slot] = self._context.now() + after
         heapq.heappush(self._cooling, (self._free[slot], slot))
 
+    def keep(self, slot: str, worker_id: str, question: str) -> None:
+        """Nobody came for a slot in time. Whoever asked may have been stopped, and come yet: while that process lives the slot
+        is given to nobody else."""
+        self._kept[slot] = worker_id, question
+
+    def give_up(self, slot: str, question: str) -> None:
+        """Whoever a slot is kept for says that it will not come."""
+        if slot in self._kept and self._kept[slot][1] == question:
+            del self._kept[slot]
+            self.give_back(slot)
+
+    def worker_ended(self, worker_id: str) -> None:
+        """By the time that its slots are taken again, whatever a process has created is known of."""
+        for slot in [slot for slot, (owner, _) in self._kept.items() if owner == worker_id]:
+            del self._kept[slot]
+            self.give_back(slot, after=CREATE_SECONDS)
+
+    def kept_for(self) -> set[str]:
+        """Return the processes for which slots are kept."""
+        return {worker_id for worker_id, _ in self._kept.values()}
+
     def adopt(self, slot: str) -> None:
         """A slot turns out to be in use: it is given to nobody else."""
         self._free.pop(slot, None)
+        self._kept.pop(slot, None)
         for node_id, reserve in self._reserves.items():
             if any(reserved == slot for _, reserved in reserve):
                 self._reserves[node_id] = deque(each for each in reserve if each[1] != slot)

@@ -70,6 +70,29 @@ def test_a_lease_that_nobody_claims_is_taken_back(world: LeasedWorld):
     assert [world.place(wanted(**LONELY))[1] for _ in range(4)].count(None) == 1  # its place is free again
 
 
+def test_whoever_was_stopped_and_comes_late_has_its_slot_alone(world: LeasedWorld):
+    slot, _ = world.place(wanted(**LONELY), worker_id="stopped")
+    world.pass_time(CLAIM_SECONDS + 30)
+    others = [world.start(**LONELY) for _ in range(3)]
+    assert slot not in {each.labels[LEASE_LABEL] for each in others}
+    late = world.created(slot, wanted(**LONELY))
+    assert world.let_start(late).node_ids == ()  # its place is somebody's by now
+    world.dies(others[0])
+    assert world.let_start(late).node_ids == others[0].node_ids
+
+
+@pytest.mark.parametrize("how", ["its process ended", "it gave up"])
+def test_a_slot_that_was_kept_for_who_never_came_is_given_again(world: LeasedWorld, how: str):
+    slot, _ = world.place(wanted(**LONELY), "q1", worker_id="stopped")
+    world.pass_time(CLAIM_SECONDS + 30)
+    if how == "it gave up":
+        world.ask(calls.GiveUp(slot, "q1"))
+    else:
+        world.worker_ended("stopped")
+    world.pass_time(CLAIM_SECONDS)
+    assert slot in {world.place(wanted(**LONELY))[0] for _ in range(12)}
+
+
 def test_a_claimed_one_is_not_taken_back_however_long_it_waits(world: LeasedWorld):
     dog = world.submit(wanted(**WITH_CAT))
     world.pass_time(10 * CLAIM_SECONDS)

@@ -1,0 +1,207 @@
+"""A real cluster on this machine whose parts can be killed, stopped and started again, one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray.cluster_utils import Cluster
+from ray.core.generated.gcs_pb2 import ActorTableData
+from tests.live.conftest import LEAN, QUICK, eventually
+
+import remora
+from remora.live.adapter import unpatched
+
+SEED = int(os.environ.get("SEED", "1"))
+PART = float(os.environ.get("PART", "1"))
+
+HEAD: dict[str, Any] = {"num_cpus": 1, "labels": {"zone": "head"}, "include_dashboard": False}
+WORKERS: dict[str, dict[str, Any]] = {
+    "a": {"num_cpus": 2, "labels": {"zone": "a"}},
+    "b": {"num_cpus": 2, "labels": {"zone": "b"}},
+    "tainted": {"num_cpus": 1, "labels": {"zone": "t", "taint.remora.io/kept": "out"}},
+}
+
+
+def part(number: int) -> int:
+    """So many of this many are done in this run: all of them, or with PART=0.1 a tenth, to try a scenario."""
+    return max(1, round(number * PART))
+
+
+class Breakable:
+    """The cluster, its nodes by name, and every way to harm it."""
+
+    def __init__(self, cluster: Any, chance: random.Random) -> None:
+        self.cluster = cluster
+        self.chance = chance
+        self.nodes: dict[str, Any] = {}
+        self.arguments: dict[str, dict[str, Any]] = {}
+        self.lock = threading.RLock()
+        self.tainted_ids: set[str] = set()  # of all nodes that ever were, those that keep untolerant work out
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    # Nodes
+
+    def add(self, name: str, arguments: Mapping[str, Any]) -> None:
+        with self.lock:
+            self.arguments[name] = dict(arguments)
+            node = self.nodes[name] = self.cluster.add_node(**LEAN, **arguments)
+            if any(label.startswith("taint.") for label in arguments.get("labels", ())):
+                self.tainted_ids.add(str(node.node_id))
+
+    def node_id(self, name: str) -> str:
+        node = self.cluster.head_node if name == "head" else self.nodes[name]
+        return str(node.node_id)
+
+    def kill_raylet(self, name: str) -> None:
+        """End a raylet as a machine that dies does, and what it has started; a new node comes in its place."""
+        with self.lock:
+            node = self.nodes.pop(name)
+            dead = str(node.node_id)
+            os.kill(raylet_pid(node), signal.SIGKILL)
+            self.cluster.remove_node(node, allow_graceful=False)
+        eventually(lambda: dead not in alive())
+
+    def put_back(self, name: str) -> None:
+        self.add(name, self.arguments[name])
+
+    def pause(self, least: float, most: float) -> None:
+        time.sleep(self.chance.uniform(least, most))
+
+    # Processes
+
+    def controller_pid(self) -> int:
+        """The process of the controller that lives, as GCS knows it: it need not answer."""
+        return int(eventually(lambda: self._controller().pid if self._controller().state == ActorTableData.ALIVE else 0))
+
+    def _controller(self) -> Any:
+        handle = ray.get_actor("remora-controller", namespace="remora")
+        accessor = ray._private.state.state._connect_and_get_accessor()
+        return ActorTableData.FromString(accessor.get_actor_info(handle._actor_id))
+
+    def kill_controller(self, before: int = 0) -> int:
+        """End the controller, if it is another than it was, and return which one that was."""
+        pid = int(eventually(lambda: self.controller_pid() if self.controller_pid() != before else 0))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def worker_pids(self) -> list[int]:
+        """Processes that run work, on any node; never the controller."""
+        controller = self._controller().pid
+        found: list[int] = []
+        for node in [self.cluster.head_node, *self.nodes.values()]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                children = psutil.Process(raylet_pid(node)).children()
+                found += [child.pid for child in children if child.pid != controller and is_worker(child)]
+        return sorted(found)
+
+    def kill_worker(self) -> int:
+        """End one process that runs work, whichever; return it, or 0 where there was none."""
+        pids = self.worker_pids()
+        if not pids:
+            return 0
+        pid = self.chance.choice(pids)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def gcs_pid(self) -> int:
+        return int(self.cluster.head_node.all_processes["gcs_server"][0].process.pid)
+
+    def restart_gcs(self, away: float) -> None:
+        """End GCS, and start it again some time later; what it knows is in its store."""
+        self.cluster.head_node.kill_gcs_server()
+        time.sleep(away)
+        self.cluster.head_node.start_gcs_server()
+
+    def driver(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        """Another driver, in a process of its own."""
+        command = [sys.executable, "-m", module, self.address, *arguments]
+        root = Path(__file__).parents[2]
+        environment = {**os.environ, "PYTHONPATH": f"{root}:{os.environ.get('PYTHONPATH', '')}"}
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root, env=environment)
+
+
+def raylet_pid(node: Any) -> int:
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
+def is_worker(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        words = process.cmdline()
+        return bool(words) and (words[0].startswith("ray::") or any("default_worker.py" in word for word in words))
+    return False
+
+
+def alive() -> set[str]:
+    return {node["NodeID"] for node in unpatched.nodes() if node["Alive"]}
+
+
+@contextlib.contextmanager
+def breakable(
+    name: str,
+    *,
+    workers: Mapping[str, Mapping[str, Any]] | None = None,
+    environment: Mapping[str, str] | None = None,
+    is_quick: bool = True,
+) -> Iterator[Breakable]:
+    """Start a cluster for one scenario, attached; ``is_quick`` finds dead nodes in a second in place of a minute."""
+    before = dict(os.environ)
+    os.environ.update({**(QUICK if is_quick else {}), **(environment or {})})
+    cluster = None
+    try:
+        cluster = Cluster(initialize_head=True, head_node_args={**LEAN, **HEAD})
+        rig = Breakable(cluster, random.Random(f"{SEED} {name}"))
+        for each, arguments in (WORKERS if workers is None else workers).items():
+            rig.add(each, arguments)
+        ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False, namespace="chaos")
+        remora.attach()
+        yield rig
+    finally:
+        remora.detach()
+        ray.shutdown()
+        if cluster is not None:
+            cluster.shutdown()
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def repeatedly(action: Callable[[], Any], chance: random.Random, least: float, most: float, times: int) -> Iterator[list[Any]]:
+    """Do something this often meanwhile, after pauses between ``least`` and ``most`` seconds; what came of each is collected.
+    When the ``with`` is over before, it is left at that."""
+    done: list[Any] = []
+    failed: list[BaseException] = []
+    over = threading.Event()
+
+    def run() -> None:
+        try:
+            while len(done) < times and not over.wait(chance.uniform(least, most)):
+                done.append(action())
+        except BaseException as error:  # noqa: BLE001 - raised below, where it can be seen
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="chaos-faults")
+    thread.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join(120)
+    if failed:
+        raise failed[0]

@@ -1,0 +1,169 @@
+"""Ray's libraries, unmodified, outside of virtual clusters and inside, beside a node with a taint: Serve, ``multiprocessing``,
+joblib, Queue, ActorPool, Dask. ``make soak``: on a cluster of their own.
+
+Where everything was is what Ray's own tables say of every actor and task of this program. (Data, Tune and Train:
+``test_libraries.py``.)
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import socket
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from tests.live.conftest import QUICK, eventually
+from tests.live.test_virtual_clusters import inside, tree
+
+import remora
+from remora.live.adapter import messages, unpatched
+from remora.live.adapter.ray_port import RayPort
+from remora.live.link import CONTROLLER
+from remora.wire.tokens import is_hold
+
+PLACES = ("outside", "inside")
+CPUS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    os.environ.update(QUICK)
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for arguments in ({}, {}, {"labels": {"taint.remora.io/kept": "out"}}):
+        made.add_node(num_cpus=2, **arguments)
+    remora.init(address=made.address, logging_level="ERROR", log_to_driver=False, namespace="libraries")
+    yield made
+    remora.detach()
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, cluster: Any) -> Iterator[set[str]]:
+    """Where the test is: in no virtual cluster, or in one of three CPUs. Afterwards nothing of it was anywhere else."""
+    before = {work_id for work_id, _, _ in _everything()}
+    tainted = {node["NodeID"] for node in unpatched.nodes() if "taint.remora.io/kept" in node["Labels"]}
+    nodes = {node["NodeID"] for node in unpatched.nodes() if node["Alive"]} - tainted
+    with contextlib.ExitStack() as stack:
+        if request.param == "inside":
+            vc = stack.enter_context(inside(flexible_resource_min={"CPU": CPUS}, flexible_resource_max={"CPU": CPUS}))
+            nodes = {row["node_id"] for row in tree()[vc]["nodes"]}
+        yield nodes
+        ran = [(name, where) for work_id, name, where in _everything() if work_id not in before]
+    assert ran
+    strayed = [(name, node_id[:12]) for name, where in ran for node_id in where if node_id not in nodes]
+    assert strayed == []
+
+
+def _everything() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Every actor and task of this program that ever ran, and where it was."""
+    job_id, lookup = ray.get_runtime_context().get_job_id(), RayPort()._lookup()
+    accessor = ray._private.state.state._connect_and_get_accessor()
+    works = [messages.actor(data) for data in accessor.get_actor_table(ray.JobID.from_hex(job_id), None)]
+    works += [task.work for task in lookup.tasks_of(job_id)]
+    own = (CONTROLLER, "ControllerActor")
+    return [
+        (work.work_id, work.name, work.node_ids) for work in works if not is_hold(work.name) and not work.name.startswith(own)
+    ]
+
+
+def _doubled(number: int) -> int:
+    return 2 * number
+
+
+def test_queue_and_actor_pool(place: set[str]) -> None:
+    from ray.util import ActorPool
+    from ray.util.queue import Queue
+
+    class Doubler:
+        def double(self, queue: Any, number: int) -> int:
+            queue.put(number)
+            return 2 * number
+
+    queue = Queue()
+    pool = ActorPool([ray.remote(num_cpus=0.5)(Doubler).remote() for _ in range(2)])
+    assert sorted(pool.map_unordered(lambda actor, number: actor.double.remote(queue, number), range(10))) == [*range(0, 20, 2)]
+    assert sorted(queue.get() for _ in range(10)) == [*range(10)]
+    queue.shutdown()
+
+
+def test_multiprocessing(place: set[str]) -> None:
+    from ray.util.multiprocessing import Pool
+
+    with Pool(processes=2) as pool:
+        assert pool.map(_doubled, range(20)) == [*range(0, 40, 2)]
+        assert sorted(pool.imap_unordered(_doubled, range(4))) == [0, 2, 4, 6]
+    pool.join()
+
+
+def test_joblib(place: set[str]) -> None:
+    joblib = pytest.importorskip("joblib", reason="make soak installs it: pip install joblib")
+    from ray.util.joblib import register_ray
+
+    register_ray()
+    with joblib.parallel_backend("ray", n_jobs=2):
+        found = joblib.Parallel()(joblib.delayed(_doubled)(number) for number in range(20))
+    assert found == [*range(0, 40, 2)]
+
+
+def test_dask(place: set[str]) -> None:
+    dask = pytest.importorskip("dask", reason="make soak installs it: pip install dask")
+    from ray.util.dask import ray_dask_get
+
+    doubled = [dask.delayed(_doubled)(number) for number in range(10)]
+    assert dask.delayed(sum)(doubled).compute(scheduler=ray_dask_get) == 90
+
+
+def test_serve(place: set[str]) -> None:
+    """Two replicas, more of them when there is more to do, another version, HTTP; all of it in its place."""
+    serve = pytest.importorskip("ray.serve", reason="make soak installs it: pip install 'ray[serve]'")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/"
+
+    class Hello:
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        async def __call__(self, request: Any) -> dict[str, Any]:
+            import asyncio
+
+            await asyncio.sleep(float(request.query_params.get("seconds", "0")))
+            return {"word": self.word, "node": ray.get_runtime_context().get_node_id(), "pid": os.getpid()}
+
+    def ask(query: str = "") -> dict[str, Any]:
+        with urllib.request.urlopen(url + query, timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def pids(query: str = "") -> set[int]:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(ask, [query] * 16))
+        assert {answer["node"] for answer in answers} <= place
+        return {answer["pid"] for answer in answers}
+
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    try:
+        fixed = serve.deployment(num_replicas=2, ray_actor_options={"num_cpus": 0.5})(Hello)
+        serve.run(fixed.bind("hello"))
+        assert ask()["word"] == "hello"
+        assert eventually(lambda: len(pids("?seconds=0.1")) == 2)
+
+        serve.run(fixed.bind("again"))
+        assert eventually(lambda: ask()["word"] == "again")
+
+        scaling = {"min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 1, "upscale_delay_s": 0.5}
+        elastic = serve.deployment(autoscaling_config=scaling, ray_actor_options={"num_cpus": 0.5})(Hello)
+        serve.run(elastic.bind("elastic"))
+        assert eventually(lambda: ask()["word"] == "elastic")
+        assert eventually(lambda: len(pids("?seconds=0.5")) > 1, 120)
+    finally:
+        serve.shutdown()
