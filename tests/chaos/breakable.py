@@ -18,13 +18,20 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 from ray.core.generated.gcs_pb2 import ActorTableData
-from tests.live.conftest import LEAN, QUICK, eventually
+from tests.live.conftest import LEAN, eventually
 
 import remora
 from remora.live.adapter import unpatched
 
 SEED = int(os.environ.get("SEED", "1"))
 PART = float(os.environ.get("PART", "1"))
+
+NOTICED = {
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "5",
+}
+"""A dead node is noticed after a few seconds; one that is only slow on a busy machine is not taken for dead."""
 
 HEAD: dict[str, Any] = {"num_cpus": 1, "labels": {"zone": "head"}, "include_dashboard": False}
 WORKERS: dict[str, dict[str, Any]] = {
@@ -160,9 +167,9 @@ def breakable(
     environment: Mapping[str, str] | None = None,
     is_quick: bool = True,
 ) -> Iterator[Breakable]:
-    """Start a cluster for one scenario, attached; ``is_quick`` finds dead nodes in a second in place of a minute."""
+    """Start a cluster for one scenario, attached; ``is_quick`` finds dead nodes in seconds in place of a minute."""
     before = dict(os.environ)
-    os.environ.update({**(QUICK if is_quick else {}), **(environment or {})})
+    os.environ.update({**(NOTICED if is_quick else {}), **(environment or {})})
     cluster = None
     try:
         cluster = Cluster(initialize_head=True, head_node_args={**LEAN, **HEAD})
