@@ -25,6 +25,9 @@ from remora.errors import RemoraError
 
 MOST_CPUS = 2
 PATIENCE = 150.0
+GOES_ON = 0.5
+"""A worker that has just read that it may begin a task may take so long to its first line, on a machine that is this busy."""
+
 INSIDE, OUTSIDE, COUNTERS, BUNDLES = "inside", "outside", "counters", "bundles"
 
 
@@ -186,8 +189,8 @@ class Load:
             if line.what != tally.BEGAN:
                 continue
             for node_id, since, until, names in self._forbidden:
-                wrong = line.node_id == node_id and since < line.at < until and line.name in names
-                assert not wrong, f"{line.name} began on {node_id[:12]} while that was tainted"
+                wrong = line.node_id == node_id and since + GOES_ON < line.at < until and line.name in names
+                assert not wrong, f"{line.name} ({line.group}) began on {node_id[:12]} {line.at - since:.3f} s into its taint"
 
     def figures(self) -> dict[str, int]:
         lines = self._checker.lines()
