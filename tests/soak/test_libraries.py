@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from remora.live.adapter.ray_port import RayPort
 from remora.live.link import CONTROLLER
 from remora.wire.tokens import is_hold
 
+Told = tuple[str, str, tuple[str, ...]]
 PLACES = ("outside", "inside")
 CPUS = 3
 
@@ -49,7 +51,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, cluster: Any) -> Iterator[set[str]]:
     """Where the test is: in no virtual cluster, or in one of three CPUs. Afterwards nothing of it was anywhere else."""
-    before = {work_id for work_id, _, _ in _everything()}
+    before = {work_id for work_id, _, _ in _all_told()}
     tainted = {node["NodeID"] for node in unpatched.nodes() if "taint.remora.io/kept" in node["Labels"]}
     nodes = {node["NodeID"] for node in unpatched.nodes() if node["Alive"]} - tainted
     with contextlib.ExitStack() as stack:
@@ -57,13 +59,23 @@ def place(request: pytest.FixtureRequest, cluster: Any) -> Iterator[set[str]]:
             vc = stack.enter_context(inside(flexible_resource_min={"CPU": CPUS}, flexible_resource_max={"CPU": CPUS}))
             nodes = {row["node_id"] for row in tree()[vc]["nodes"]}
         yield nodes
-        ran = [(name, where) for work_id, name, where in _everything() if work_id not in before]
+        ran = [(name, where) for work_id, name, where in _all_told() if work_id not in before]
     assert ran
     strayed = [(name, node_id[:12]) for name, where in ran for node_id in where if node_id not in nodes]
     assert strayed == []
 
 
-def _everything() -> list[tuple[str, str, tuple[str, ...]]]:
+def _all_told() -> list[Told]:
+    """The same, once nothing new is told: processes tell of their tasks about once a second."""
+    known: list[Told] = _everything()
+    before: list[Told] | None = None
+    while known != before:
+        time.sleep(2.5)
+        known, before = _everything(), known
+    return known
+
+
+def _everything() -> list[Told]:
     """Every actor and task of this program that ever ran, and where it was."""
     job_id, lookup = ray.get_runtime_context().get_job_id(), RayPort()._lookup()
     accessor = ray._private.state.state._connect_and_get_accessor()
