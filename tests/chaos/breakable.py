@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import ray
@@ -24,6 +24,7 @@ import remora
 from remora.live.adapter import unpatched
 
 SEED = int(os.environ.get("SEED", "1"))
+_BEGAN = time.monotonic()
 PART = float(os.environ.get("PART", "1"))
 
 NOTICED = {
@@ -49,9 +50,9 @@ def part(number: int) -> int:
 class Breakable:
     """The cluster, its nodes by name, and every way to harm it."""
 
-    def __init__(self, cluster: Any, chance: random.Random) -> None:
+    def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
-        self.chance = chance
+        self.chance = random.Random()  # each scenario has its own
         self.nodes: dict[str, Any] = {}
         self.arguments: dict[str, dict[str, Any]] = {}
         self.lock = threading.RLock()
@@ -82,6 +83,7 @@ class Breakable:
             os.kill(raylet_pid(node), signal.SIGKILL)
             self.cluster.remove_node(node, allow_graceful=False)
         eventually(lambda: dead not in alive())
+        say(f"the raylet of {name} was killed")
 
     def put_back(self, name: str) -> None:
         self.add(name, self.arguments[name])
@@ -159,6 +161,14 @@ def alive() -> set[str]:
     return {node["NodeID"] for node in unpatched.nodes() if node["Alive"]}
 
 
+class _Kept:
+    """The cluster that runs now, and how it was asked for: the next scenario that asks the same takes it over."""
+
+    rig: Breakable | None = None
+    asked: Any = None
+    environment: ClassVar[dict[str, str]] = {}
+
+
 @contextlib.contextmanager
 def breakable(
     name: str,
@@ -167,25 +177,53 @@ def breakable(
     environment: Mapping[str, str] | None = None,
     is_quick: bool = True,
 ) -> Iterator[Breakable]:
-    """Start a cluster for one scenario, attached; ``is_quick`` finds dead nodes in seconds in place of a minute."""
-    before = dict(os.environ)
-    os.environ.update({**(NOTICED if is_quick else {}), **(environment or {})})
-    cluster = None
+    """A cluster for one scenario, attached; ``is_quick`` finds dead nodes in seconds in place of a minute. After a failure
+    nobody else gets it."""
+    asked = (workers or WORKERS, {**(NOTICED if is_quick else {}), **(environment or {})})
+    if _Kept.rig is None or _Kept.asked != asked:
+        close()
+        _start(*asked)
+    assert _Kept.rig is not None
+    _Kept.rig.chance = random.Random(f"{SEED} {name}")
+    say(f"{name}: the cluster is there")
+    try:
+        yield _Kept.rig
+    except BaseException:
+        close()
+        raise
+
+
+def _start(workers: Mapping[str, Mapping[str, Any]], environment: Mapping[str, str]) -> None:
+    _Kept.environment, _Kept.asked = dict(os.environ), (workers, environment)
+    os.environ.update(environment)
     try:
         cluster = Cluster(initialize_head=True, head_node_args={**LEAN, **HEAD})
-        rig = Breakable(cluster, random.Random(f"{SEED} {name}"))
-        for each, arguments in (WORKERS if workers is None else workers).items():
-            rig.add(each, arguments)
+        _Kept.rig = Breakable(cluster)
+        for name, arguments in workers.items():
+            _Kept.rig.add(name, arguments)
         ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False, namespace="chaos")
         remora.attach()
-        yield rig
-    finally:
-        remora.detach()
-        ray.shutdown()
-        if cluster is not None:
-            cluster.shutdown()
+    except BaseException:
+        close()
+        raise
+
+
+def close() -> None:
+    """Stop the cluster that runs now, if one does."""
+    remora.detach()
+    ray.shutdown()
+    rig, _Kept.rig = _Kept.rig, None
+    if rig is not None:
+        rig.cluster.shutdown()
+    if _Kept.environment:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(_Kept.environment)
+
+
+def say(text: str) -> None:
+    """One line for whoever watches (``pytest -s``)."""
+    sys.stdout.write(f"{time.monotonic() - _BEGAN:6.1f}  {text}\n")
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chaos.breakable import PART, SEED
+from tests.chaos.breakable import PART, SEED, close
 from tests.chaos.checker import Checker
 from tests.live.conftest import pytest_runtest_makereport  # noqa: F401 - what the controller knew is said with a failure
 
@@ -30,6 +30,10 @@ def survived(request: pytest.FixtureRequest) -> Callable[..., None]:
         _survived.append(f"  {request.node.name}: {text} ({time.monotonic() - began:.0f} s)")
 
     return say
+
+
+def pytest_sessionfinish() -> None:
+    close()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

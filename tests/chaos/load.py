@@ -16,7 +16,7 @@ import ray
 from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from tests.chaos import tally
-from tests.chaos.breakable import SEED, Breakable
+from tests.chaos.breakable import SEED, Breakable, say
 from tests.chaos.checker import Checker
 
 import remora
@@ -85,6 +85,7 @@ class Load:
             name = order.pop() if order else self._chance.choice(list(self.steps))
             self.steps[name]()
             self.done[name] += 1
+            say(f"done: {name}")
         self._collect(list(self._pending))
 
     # Steps
@@ -239,7 +240,9 @@ def twins(
         load = Load(rig, checker, during if faults else lambda _: None)
         with checker.watching():
             life(load, faults)
+        say("all work is over")
         checker.settled()
+        say("nothing is left")
         load.check(once=not faults)
         found = load.figures()
     return found

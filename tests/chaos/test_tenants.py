@@ -19,14 +19,9 @@ ROUNDS = 6
 def test_two_tenants_at_once_against_each_alone(checker_of: Callable[[str], Checker], survived: Any) -> None:
     """Each has two CPUs and work for ten rounds of them. How long the work took is said by the work itself, so that the start
     of a process counts for nobody. Nothing is misplaced: at no time did one have more than its share."""
-    workers = {
-        "a": {"num_cpus": 2, "labels": {"zone": "a"}},
-        "b": {"num_cpus": 2, "labels": {"zone": "b"}},
-        "tainted": {"num_cpus": 2, "labels": {"zone": "t", "taint.remora.io/kept": "out"}},
-    }
     alone: list[float] = []
     both: list[float] = []
-    with breakable("tenants", workers=workers) as rig:
+    with breakable("tenants") as rig:
         checker = checker_of("tenants")
         with checker.watching():
             drivers = [rig.driver("tests.chaos.tenant", str(checker.path), "sharing", name) for name in ("one", "two")]
