@@ -176,9 +176,10 @@ def breakable(
     workers: Mapping[str, Mapping[str, Any]] | None = None,
     environment: Mapping[str, str] | None = None,
     is_quick: bool = True,
+    is_kept: bool = True,
 ) -> Iterator[Breakable]:
     """A cluster for one scenario, attached; ``is_quick`` finds dead nodes in seconds in place of a minute. After a failure
-    nobody else gets it."""
+    nobody else gets it, or where it is not ``is_kept``."""
     asked = (workers or WORKERS, {**(NOTICED if is_quick else {}), **(environment or {})})
     if _Kept.rig is None or _Kept.asked != asked:
         close()
@@ -191,6 +192,8 @@ def breakable(
     except BaseException:
         close()
         raise
+    if not is_kept:
+        close()
 
 
 def _start(workers: Mapping[str, Mapping[str, Any]], environment: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ def test_calls_lost_and_late(what: str, checker_of: Callable[[str], Checker], su
     done = {}
     for faults in (False, True):
         checker = None
-        with breakable(f"calls {what}", environment=SWITCHES[what] if faults else {}) as rig:
+        with breakable(f"calls {what}", environment=SWITCHES[what] if faults else {}, is_kept=not faults) as rig:
             checker = checker_of("faults" if faults else "calm")
             load = Load(rig, checker)
             with checker.watching():

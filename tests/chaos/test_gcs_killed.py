@@ -46,7 +46,7 @@ def redis(folder: Path) -> Iterator[str]:
 def test_gcs_killed_and_started_again(checker_of: Callable[[str], Checker], survived: Any, tmp_path: Path) -> None:
     kills = part(KILLS)
     killed: dict[str, int] = dict.fromkeys(MOMENTS, 0)
-    with redis(tmp_path) as address, breakable("gcs", environment={"RAY_REDIS_ADDRESS": address}) as rig:
+    with redis(tmp_path) as address, breakable("gcs", environment={"RAY_REDIS_ADDRESS": address}, is_kept=False) as rig:
         restarting: list[threading.Thread] = []
 
         def during(moment: str) -> None:
