@@ -49,6 +49,7 @@ class Checker:
         self.looked = 0
         self._lasting: dict[str, float] = {}
         self._found: Problems = []
+        self._limits: dict[tuple[str, str], float] = {}
 
     # While things move
 
@@ -112,7 +113,9 @@ class Checker:
             body = CLUSTERS.read(data) if data is not None else {"spec": None}
             (cluster_id,) = CLUSTERS.parts(key)
             most = (body["spec"] or {}).get("flexible_resource_max") or {}
-            for name, limit in most.items():
+            for name, now in most.items():
+                # One that is made smaller gives back the rest as its work ends.
+                limit = self._limits[body["ask"], name] = max(now, self._limits.get((body["ask"], name), now))
                 if taken[cluster_id, name] > limit + TAKEN:
                     yield f"{cluster_id} uses more {name} than {limit:g}"
 

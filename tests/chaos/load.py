@@ -22,13 +22,14 @@ from tests.chaos.checker import Checker
 import remora
 from remora import VirtualCluster, actor_affinity, label_not_in
 from remora.errors import RemoraError
+from remora.live.clusters import scopes
 
 MOST_CPUS = 2
 PATIENCE = 150.0
 GOES_ON = 0.5
 """A worker that has just read that it may begin a task may take so long to its first line, on a machine that is this busy."""
 
-INSIDE, OUTSIDE, COUNTERS, BUNDLES = "inside", "outside", "counters", "bundles"
+INSIDE, OUTSIDE, COUNTERS, BUNDLES, RESIZED = "inside", "outside", "counters", "bundles", "resized"
 
 
 @ray.remote(max_retries=-1)
@@ -66,6 +67,7 @@ class Load:
         self._forbidden: list[tuple[str, float, float, set[str]]] = []  # node, from, until, what may not start there
         self._pending: dict[Any, str] = {}
         self._counted: dict[str, int] = {}
+        self._resized: dict[str, float] = {}
         self.steps: dict[str, Callable[[], None]] = {
             "tasks by label": self.by_label,
             "tasks in a cluster": self.in_a_cluster,
@@ -74,6 +76,7 @@ class Load:
             "a group in a cluster": self.group_in_a_cluster,
             "a taint": self.taint,
             "a label": self.label,
+            "a resize": self.resize,
         }
 
     def run(self, seconds: float, enough: Callable[[], bool] = lambda: True) -> None:
@@ -162,6 +165,16 @@ class Load:
         self._collect(refs)
         remora.label_node(node_id, {"team": None})
 
+    def resize(self) -> None:
+        """From when a lower maximum was answered, no more than that begin beside each other."""
+        group = self._name(RESIZED)
+        with VirtualCluster(flexible_resource_max={"CPU": MOST_CPUS}, timeout=PATIENCE):
+            refs = self._submit(8, group, num_cpus=1)
+            self._collect(refs[:1])
+            remora.resize_cluster(str(scopes.peek()), {"CPU": 1})
+            self._resized[group] = time.monotonic()
+            self._collect(refs)
+
     # What came of it
 
     def check(self, *, once: bool) -> None:
@@ -182,6 +195,9 @@ class Load:
             spans = tally.spans(lines, group)
             if group.startswith(COUNTERS):
                 assert not list(tally.together(spans)), f"they keep apart: {list(tally.together(spans))}"
+            elif group.startswith(RESIZED):
+                later = [span for span in spans if span.began > self._resized[group] + GOES_ON]
+                assert tally.most_at_once(later) <= 1, f"{group}: {tally.most_at_once(later)} began at once after the resize"
             elif group.startswith(INSIDE):
                 assert tally.most_at_once(spans) <= MOST_CPUS, f"{group}: {tally.most_at_once(spans)} ran at once"
         kept_out = self._rig.tainted_ids
