@@ -110,12 +110,13 @@ class Checker:
                 _count(taken, name, -amount)
         for key in self.port.keys(CLUSTERS.prefix):
             data = self.port.get(key)
-            body = CLUSTERS.read(data) if data is not None else {"spec": None}
+            body: dict[str, Any] = CLUSTERS.read(data) if data is not None else {"spec": None, "ask": ""}
             (cluster_id,) = CLUSTERS.parts(key)
             most = (body["spec"] or {}).get("flexible_resource_max") or {}
             for name, now in most.items():
                 # One that is made smaller gives back the rest as its work ends.
-                limit = self._limits[body["ask"], name] = max(now, self._limits.get((body["ask"], name), now))
+                limit = max(now, self._limits.get((body["ask"], name), now))
+                self._limits[body["ask"], name] = limit
                 if taken[cluster_id, name] > limit + TAKEN:
                     yield f"{cluster_id} uses more {name} than {limit:g}"
 

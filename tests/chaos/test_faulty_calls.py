@@ -50,7 +50,7 @@ def test_calls_lost_and_late(what: str, checker_of: Callable[[str], Checker], su
             checker = checker_of("faults" if faults else "calm")
             load = Load(rig, checker)
             with checker.watching():
-                load.run(part(40) if faults else 5)
+                load.run(part(40 if faults else 5))
             checker.settled()
             load.check(once=not faults)
             done[faults] = load.figures()

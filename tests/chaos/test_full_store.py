@@ -39,7 +39,7 @@ def test_all_object_stores_full(checker_of: Callable[[str], Checker], survived: 
                 zones = ["a", "b"]
                 kept = ray.get([put.options(label_selector={"zone": zone}, num_cpus=0.5).remote(PIECES) for zone in zones])
                 assert 2 * PIECES * PIECE > 1.4 * 2 * STORE
-            load.run(part(30) if faults else 10)
+            load.run(part(30 if faults else 10))
             for number in range(PIECES if faults else 0):
                 refs = [
                     look.options(label_selector={"zone": "in(a, b)"}, num_cpus=0.5).remote(each[number], number)

@@ -65,7 +65,7 @@ def test_gcs_killed_and_started_again(checker_of: Callable[[str], Checker], surv
             restarting[-1].start()
 
         def life(load: Load, faults: bool) -> None:
-            load.run(10, lambda: not faults or sum(killed.values()) >= kills)
+            load.run(part(10), lambda: not faults or sum(killed.values()) >= kills)
             for thread in restarting:
                 thread.join()
 

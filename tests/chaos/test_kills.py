@@ -23,8 +23,8 @@ def test_raylets_killed_at_random(checker_of: CheckerOf, survived: Any) -> None:
             rig.put_back(name)
 
         def life(load: Load, faults: bool) -> None:
-            with repeatedly(kill, rig.chance, 0, 4, kills if faults else 0) as done:
-                load.run(10, lambda: not faults or len(done) >= kills)
+            with repeatedly(kill, rig.chance, 0, 4, kills if faults else 0) as killed:
+                load.run(part(10), killed.is_over)
 
         survived(raylets_killed=kills, **twins(rig, checker_of, life))
 
@@ -34,8 +34,8 @@ def test_workers_killed_at_random(checker_of: CheckerOf, survived: Any) -> None:
     with breakable("workers") as rig:
 
         def life(load: Load, faults: bool) -> None:
-            with repeatedly(rig.kill_worker, rig.chance, 0.1, 1.5, kills if faults else 0) as done:
-                load.run(10, lambda: not faults or len(done) >= kills)
+            with repeatedly(rig.kill_worker, rig.chance, 0.1, 1.5, kills if faults else 0) as killed:
+                load.run(part(10), killed.is_over)
 
         survived(workers_killed=kills, **twins(rig, checker_of, life))
 
@@ -52,8 +52,8 @@ def test_the_controller_killed_at_random(checker_of: CheckerOf, survived: Any) -
             return last[0]
 
         def life(load: Load, faults: bool) -> None:
-            with repeatedly(kill, rig.chance, 0, 0, kills if faults else 0) as done:
-                load.run(10, lambda: not faults or len(done) >= kills)
-            assert len(set(done)) == len(done)
+            with repeatedly(kill, rig.chance, 0, 0, kills if faults else 0) as killed:
+                load.run(part(10), killed.is_over)
+            assert len(set(killed.done)) == len(killed.done)
 
         survived(controllers_killed=kills, **twins(rig, checker_of, life))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import ray
 from tests.chaos import tally
-from tests.chaos.breakable import Breakable, breakable, part, raylet_pid
+from tests.chaos.breakable import Breakable, breakable, part, raylet_pid, repeatedly
 from tests.chaos.checker import Checker
 from tests.chaos.load import Counting, Load, twins
 from tests.live.conftest import line_of
@@ -55,10 +54,8 @@ def test_stopped(what: str, checker_of: Callable[[str], Checker], survived: Any)
                 os.kill(pid, signal.SIGCONT)
 
         def life(load: Load, faults: bool) -> None:
-            stopping = threading.Timer(rig.chance.uniform(1, 4), stop)
-            if faults:
-                stopping.start()
-            load.run(10, lambda: not faults or not stopping.is_alive())
+            with repeatedly(stop, rig.chance, 1, 4, 1 if faults else 0) as stopped:
+                load.run(part(10), stopped.is_over)
 
         figures = twins(rig, checker_of, life)
     assert figures["begun anew"] == 0  # nobody was taken for dead
