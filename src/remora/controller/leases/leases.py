@@ -346,8 +346,8 @@ class Leases:
         return workload
 
     def _end(self, lease: Lease, *, comes_yet: bool = False) -> None:
-        """Forget a lease: its slot may be taken again when its token is surely gone, and whoever asked cannot come any more. What
-        may fail comes first: then the lease is as it was, and is ended again when it is looked up."""
+        """Forget a lease: its slot may be taken again when its token is surely gone, and whoever asked for it cannot come any
+        more. What may fail comes first: then the lease is as it was, and is ended again when it is looked up."""
         node_id = self._table.node_of(lease)
         self._scheduler.finish(lease.workload)
         if node_id is not None:
