@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import random
 import signal
 import subprocess
@@ -145,12 +146,48 @@ class Breakable:
         time.sleep(away)
         self.cluster.head_node.start_gcs_server()
 
-    def driver(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+    def tenant(self, *arguments: str) -> Tenant:
         """Another driver, in a process of its own."""
-        command = [sys.executable, "-m", module, self.address, *arguments]
+        return Tenant(self.address, *arguments)
+
+
+class Tenant:
+    """A driver in a process of its own, which says what it does and may be told what to do, a line each."""
+
+    def __init__(self, address: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", "tests.chaos.tenant", address, *arguments]
         root = Path(__file__).parents[2]
         environment = {**os.environ, "PYTHONPATH": f"{root}:{os.environ.get('PYTHONPATH', '')}"}
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root, env=environment
+        )
+        self._said: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._listen, name="chaos-listener", daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._said.put(line.strip())
+
+    def hear(self, timeout: float = 120) -> str:
+        """The next line that it says."""
+        return self._said.get(timeout=timeout)
+
+    def tell(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{text}\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def is_well(self) -> bool:
+        """Whether it ended as a program should."""
+        return self.process.wait(60) == 0
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
 
 
 def raylet_pid(node: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from tests.chaos import tenant
 from tests.chaos.breakable import Breakable, breakable, part
 from tests.chaos.checker import Checker
-from tests.live.conftest import line_of
 
 from remora import VirtualCluster
 
@@ -21,17 +19,16 @@ KILLS = 4
 
 def live(rig: Breakable, path: str, state: str, number: str, kill: bool) -> None:
     """One driver, from its start to its end: killed within a second after it came into its state, or let go on."""
-    driver = rig.driver("tests.chaos.tenant", path, state, number)
+    driver = rig.tenant(path, state, number)
     try:
         with contextlib.ExitStack() as stack:
             if state == "queued":  # somebody has what it waits for
                 stack.enter_context(VirtualCluster(flexible_resource_min={"CPU": 4}, timeout=60))
-            assert line_of(driver, 90).strip() == "there"
+            assert driver.hear() == "there"
             if kill:
                 rig.pause(0, rig.chance.choice([0.05, 1.0]))
-                driver.send_signal(signal.SIGKILL)
-                driver.wait(30)
-        assert kill or (line_of(driver, 90).strip(), driver.wait(60)) == ("done", 0)
+                driver.kill()
+        assert kill or (driver.hear() == "done" and driver.is_well())
     finally:
         driver.kill()
 

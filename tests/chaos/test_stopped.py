@@ -15,7 +15,6 @@ from tests.chaos import tally
 from tests.chaos.breakable import Breakable, breakable, part, raylet_pid, repeatedly
 from tests.chaos.checker import Checker
 from tests.chaos.load import Counting, Load, twins
-from tests.live.conftest import line_of
 
 from remora.wire import timing
 
@@ -69,10 +68,10 @@ def test_a_driver_stopped_between_the_place_that_it_was_given_and_its_actor(
     with breakable("late", is_quick=False) as rig:
         checker = checker_of("late")
         with checker.watching():
-            driver = rig.driver("tests.chaos.tenant", str(checker.path), "late", "1")
+            driver = rig.tenant(str(checker.path), "late", "1")
             made: list[Any] = []
             try:
-                slot = line_of(driver, 90).split()[1]
+                slot = driver.hear().split()[1]
                 until = time.monotonic() + STOPPED_SECONDS
                 while time.monotonic() < until:
                     made.append(
@@ -82,9 +81,9 @@ def test_a_driver_stopped_between_the_place_that_it_was_given_and_its_actor(
                     )
                     assert ray.get(made[-1].count.remote(0), timeout=60) == 0
                     time.sleep(2)
-                driver.send_signal(signal.SIGCONT)
-                assert line_of(driver, 90)
-                assert line_of(driver, 90).strip() == "done"
+                driver.signal(signal.SIGCONT)
+                assert driver.hear()
+                assert driver.hear() == "done"
                 assert ray.get([each.count.remote(1) for each in made], timeout=60) == [1] * len(made)
             finally:
                 driver.kill()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 from tests.chaos import tally
-from tests.chaos.breakable import Breakable, breakable, part
+from tests.chaos.breakable import Breakable, Tenant, breakable, part
 from tests.chaos.checker import Checker
-from tests.live.conftest import line_of
 
 MOST = 1.25
 ROUNDS = 6
@@ -24,19 +22,19 @@ def test_two_tenants_at_once_against_each_alone(checker_of: Callable[[str], Chec
     with breakable("tenants") as rig:
         checker = checker_of("tenants")
         with checker.watching():
-            drivers = [rig.driver("tests.chaos.tenant", str(checker.path), "sharing", name) for name in ("one", "two")]
+            drivers = [rig.tenant(str(checker.path), "sharing", name) for name in ("one", "two")]
             try:
                 for driver in drivers:
-                    assert line_of(driver, 90).strip() == "there"
+                    assert driver.hear() == "there"
                 for turn in range(max(2, part(ROUNDS))):
                     for which in ([0], [1], [0, 1]):
                         took = _let(drivers, which)
                         if turn > 0:  # the first is for workers to start
                             (both if len(which) == 2 else alone).extend(took)
                 for driver in drivers:
-                    _say(driver, "end")
-                    assert line_of(driver, 60).strip() == "done"
-                    assert driver.wait(60) == 0
+                    driver.tell("end")
+                    assert driver.hear() == "done"
+                    assert driver.is_well()
             finally:
                 for driver in drivers:
                     driver.kill()
@@ -47,16 +45,10 @@ def test_two_tenants_at_once_against_each_alone(checker_of: Callable[[str], Chec
     survived(tasks=len(tally.names(checker.lines(), tally.BEGAN)), slowdown=f"{slowdown:.2f}-fold")
 
 
-def _let(drivers: list[subprocess.Popen[str]], which: list[int]) -> list[float]:
+def _let(drivers: list[Tenant], which: list[int]) -> list[float]:
     for each in which:
-        _say(drivers[each], "go")
-    return [float(line_of(drivers[each], 90)) for each in which]
-
-
-def _say(driver: subprocess.Popen[str], text: str) -> None:
-    assert driver.stdin is not None
-    driver.stdin.write(f"{text}\n")
-    driver.stdin.flush()
+        drivers[each].tell("go")
+    return [float(drivers[each].hear()) for each in which]
 
 
 def _check_places(rig: Breakable, checker: Checker) -> None:
