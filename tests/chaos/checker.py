@@ -30,7 +30,7 @@ from remora.wire.keys import CLUSTERS, HOLDS, JOURNAL, OUTLIVES_WITHDRAWAL, kind
 from remora.wire.tokens import TAKEN, is_hold, is_in_group, is_part, is_real, is_token, share_of_token, slot_of_token, works_in
 
 _LASTED_SECONDS = 3.0
-_QUIET_SECONDS = 60.0
+_QUIET_SECONDS = 120.0
 _LEFT_OVER = ("vc/", "lease/", "object/", "late/")
 _NOISE = ("node:", "object_store_memory")
 _AWAY = ("RpcError", "RaySystemError", "RayError", "TimeoutError", "GetTimeoutError", "_InactiveRpcError", "AioRpcError")
