@@ -233,10 +233,10 @@ class Acting:
         else:
             self.world.kill(process, "it was killed")
 
-    def _driver_stops(self, action: faults.DriverStops) -> None:
-        driver = self.drivers.get(action.job)
-        if driver is not None:
-            driver.stops_at = driver.steps + action.steps, action.seconds
+    def _process_stops(self, action: faults.ProcessStops) -> None:
+        process = self._process_of(action.whose)
+        if process is not None:
+            process.stops_at = process.steps + action.steps, action.seconds
 
     def _process_of(self, name: str) -> Process | None:
         if name in self.drivers:
@@ -271,7 +271,7 @@ _ACT: dict[type, Callable[..., None]] = {
     script.Labels: Acting._labels,
     script.Taints: Acting._taints,
     faults.ProcessDies: Acting._process_dies,
-    faults.DriverStops: Acting._driver_stops,
+    faults.ProcessStops: Acting._process_stops,
     faults.ControllerDies: Acting._controller_dies,
     faults.Weather: Acting._weather,
 }

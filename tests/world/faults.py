@@ -18,17 +18,17 @@ class ProcessDies:
 
 
 @dataclass(frozen=True)
-class DriverStops:
-    """The driver of a job takes so many more steps of its protocols and then none for a while: it is stopped, and lives. What
-    it is told meanwhile it hears afterwards."""
+class ProcessStops:
+    """The driver of a job, or the worker of a task or actor, takes so many more steps of its protocols and then none for a
+    while: it is stopped, and lives. What it is told meanwhile it hears afterwards."""
 
     at: float
-    job: str
+    whose: str
     steps: int
     seconds: float
 
     def show(self) -> str:
-        return f"the driver of {self.job} stands still for {self.seconds:g} s after {self.steps} more steps"
+        return f"the process of {self.whose} stands still for {self.seconds:g} s after {self.steps} more steps"
 
 
 @dataclass(frozen=True)

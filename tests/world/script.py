@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from tests.world.faults import ControllerDies, DriverStops, ProcessDies, Weather
+from tests.world.faults import ControllerDies, ProcessDies, ProcessStops, Weather
 
 from remora.model.operators import LabelMatchOperator
 from remora.model.selectors import LabelMatchExpression
@@ -354,7 +354,7 @@ Action = Union[  # noqa: UP007 - used at run time
     Labels,
     Taints,
     ProcessDies,
-    DriverStops,
+    ProcessStops,
     ControllerDies,
     Weather,
 ]

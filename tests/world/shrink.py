@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.world.faults import ControllerDies, DriverStops, ProcessDies
+from tests.world.faults import ControllerDies, ProcessDies, ProcessStops
 from tests.world.script import Action, Creates, JobBegins, NodeJoins, OpensCluster, Options, Script, Submits, Task
 
 Fails = Callable[[Script], bool]
@@ -79,7 +79,7 @@ def _variants(action: Action) -> list[Action]:
         found.append(replace(action, parent=""))
     elif isinstance(action, (ControllerDies,)) and action.effects:
         found.append(replace(action, effects=0))
-    elif isinstance(action, ProcessDies | DriverStops) and action.steps:
+    elif isinstance(action, ProcessDies | ProcessStops) and action.steps:
         found.append(replace(action, steps=0))
     elif isinstance(action, NodeJoins) and action.labels:
         found.append(replace(action, labels=()))

@@ -21,8 +21,8 @@ from tests.world.faults import (
     REPORTS,
     WORKERS_SLOW,
     ControllerDies,
-    DriverStops,
     ProcessDies,
+    ProcessStops,
     Weather,
 )
 from tests.world.script import (
@@ -383,7 +383,7 @@ def late(stage: Stage) -> None:
     other = stage.another_job()
     cluster = stage.opens(flexible(2)) if stage.often(0.3) else ""
     stops, seconds = stage.at(0.5, 1.5), stage.at(5.0, 45.0)
-    stage.writer.actions.append(DriverStops(stops, stage.job, chance.choice((0, 0, 1, 1, 2, 3)), seconds))
+    stage.writer.actions.append(ProcessStops(stops, stage.job, chance.choice((0, 0, 1, 1, 2, 3)), seconds))
 
     def create(when: float, inside: str, job: str) -> str:
         animal, away = chance.choice(ANIMALS), chance.choice(ANIMALS)
@@ -406,6 +406,26 @@ def late(stage: Stage) -> None:
         )
 
 
+def suspended(stage: Stage) -> None:
+    """Workers that wait in ``ray.get`` in a small virtual cluster, and who asked for them, stand still for longer than anybody
+    waits for a sign of them, while others use what they lent."""
+    chance = stage.chance
+    stage.nodes((1,), (2,), (2, 2), (1, 1))
+    cluster = stage.opens(chance.choice((flexible(1, 1), flexible(2, 1), flexible(2), fixed(1), fixed(2))))
+    for _ in range(chance.choice((1, 2))):
+        at = stage.at(0.4, 1.5)
+        waits = stage.parent(stage.at(0.2, 1.0), after=chance.choice((None, 0.5)), waits=(0.5, 2.0, 6.0))
+        stage.submits(at, cluster, waits)
+        for _ in range(chance.choice((1, 1, 2))):
+            whose = chance.choice((waits.name, waits.name, stage.job))
+            stops = stage.at(at + 0.2, at + 4.0)
+            stage.writer.actions.append(ProcessStops(stops, whose, chance.choice((0, 1, 2, 3)), stage.at(3.0, 20.0)))
+    for _ in range(chance.choice((1, 3))):
+        stage.submits(stage.at(0.5, 8.0), cluster, stage.task(chance.choice((0.3, 2.0, 5.0))))
+    if stage.often(0.3):
+        stage.writer.actions.append(ControllerDies(stage.at(1.0, 6.0), chance.choice((0, 1, 3)), stage.often(0.5)))
+
+
 ALL: tuple[Callable[[Stage], None], ...] = (
     together,
     waiting,
@@ -420,4 +440,5 @@ ALL: tuple[Callable[[Stage], None], ...] = (
     displaced,
     lasting,
     late,
+    suspended,
 )
