@@ -7,11 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.world import faults, script
+from tests.world.autoscaler import Autoscaler
 from tests.world.owning import Run
 from tests.world.processes import Driver, Process
 from tests.world.submitting import Scope, create_actor, create_group, end_group, enter, leave, submit_task
-from tests.world.world import node_id_of
+from tests.world.world import node_id_of, short
 
+from remora.model.node_types import NodeType, NodeTypes
+from remora.model.resources import Resources
+from remora.model.taints import split_taints
 from remora.wire.calls import DropObject, LabelNode, PutObject, TaintNode
 
 if TYPE_CHECKING:
@@ -35,6 +39,14 @@ class Acting:
         _ACT[type(action)](self, action)
 
     # Nodes and jobs
+
+    def _has_autoscaler(self, action: script.HasAutoscaler) -> None:
+        self.world.autoscaler = Autoscaler(self.world, NodeTypes(tuple(map(_type_of, action.machines)), action.most))
+
+    def _machine_dies(self, action: script.MachineDies) -> None:
+        machines = sorted(self.world.autoscaler.machines()) if self.world.autoscaler is not None else []
+        if machines:
+            self.world.node_dies(short(machines[int(action.turn * len(machines)) % len(machines)]))
 
     def _node_joins(self, action: script.NodeJoins) -> None:
         raylet = self.world.join(action.node, dict(action.resources), dict(action.labels))
@@ -254,7 +266,17 @@ class Acting:
         self.world.weather[action.kind] = max(self.world.weather.get(action.kind, 0.0), self.world.now + action.seconds)
 
 
+def _type_of(machine: script.Machine) -> NodeType:
+    resources = Resources.parse({"CPU": machine.cpus, **({"GPU": machine.gpus} if machine.gpus else {})})
+    labels, taints = split_taints(dict(machine.labels))
+    return NodeType(
+        machine.name, resources, tuple(sorted(labels.items())), tuple(sorted(taints.items())), machine.least, machine.most
+    )
+
+
 _ACT: dict[type, Callable[..., None]] = {
+    script.HasAutoscaler: Acting._has_autoscaler,
+    script.MachineDies: Acting._machine_dies,
     script.NodeJoins: Acting._node_joins,
     script.NodeDies: Acting._node_dies,
     script.JobBegins: Acting._job_begins,

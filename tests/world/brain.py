@@ -100,5 +100,6 @@ class Recovered:
             "fences": not c.fences.any_full,
             "lanes": not c.lanes.any_closed,
             "assumed": c.assumed.settled,
+            "scaling": c.scaling.settled,
         }
         return ", ".join(name for name, is_settled in parts.items() if not is_settled)

@@ -51,6 +51,7 @@ class ControllerDies:
 REPORTS, FEEDS_LOST, FEEDS_DOUBLE, FEEDS_LATE = "reports are late", "feeds lose", "feeds double", "feeds are late"
 CALLS_DOUBLE, CALLS_SLOW = "calls arrive twice", "calls are slow"
 EFFECTS_SLOW, EFFECTS_FAIL, WORKERS_SLOW = "effects are slow", "effects fail", "workers start slowly"
+MACHINES_FAIL, MACHINES_SLOW = "machines cannot be had", "machines start slowly"
 KINDS = (
     REPORTS,
     FEEDS_LOST,
@@ -62,6 +63,7 @@ KINDS = (
     EFFECTS_FAIL,
     WORKERS_SLOW,
 )
+OF_MACHINES = (MACHINES_FAIL, MACHINES_SLOW)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tests.world.keeper import Keeper
 from tests.world.port import WorldPort
 
 from remora.controller.answering import Reply
-from remora.controller.effects import Done, Effect, Find, FindAll, FindEnded, perform
+from remora.controller.effects import Done, Effect, Find, FindAll, FindEnded, LookAtMachines, ReadNodeTypes, perform
 from remora.errors import InvariantError, RemoraError
 from remora.port.contract import Observation, Work
 from remora.wire.calls import (
@@ -52,6 +52,7 @@ RESUBSCRIBE_SECONDS = 5.0
 
 _FRESH = (Place, OfferGroup, CreateCluster, GetTree)
 _NEWEST = (FindNode, LabelNode, TaintNode, GetStatus, Explain, GetClusters)
+_READS = (Find, FindAll, FindEnded, LookAtMachines, ReadNodeTypes)
 _FRESH_SECONDS = 0.2
 """Before calls like these the cluster is looked at, as ``controller.engine`` does."""
 
@@ -268,7 +269,7 @@ class Host:
             self.world.after(self.world.chance.between(f"effect {effect.lane}", 0.0005, slow), self._perform, effect, self.life)
 
     def _perform(self, effect: Effect, life: int) -> None:
-        is_read = isinstance(effect, (Find, FindAll, FindEnded))
+        is_read = isinstance(effect, _READS)
         if life != self.life:
             # Its controller has died since: it arrived, or it did not.
             if not is_read and self.world.chance.happens(f"applied {effect.lane}", 0.5) and life == self.life - 1:

@@ -17,6 +17,9 @@ from tests.world.world import World
 QUIET_SECONDS = 45.0
 """So long after the last action and fault everything that can start has started."""
 
+SCALED_SECONDS = 40.0
+"""And so much longer where machines may have to be started for it, one after the other."""
+
 END_SECONDS = 900.0
 """So long after the last job has ended nothing is left: a cluster that is closed may serve late work for ten minutes."""
 
@@ -62,7 +65,7 @@ def _go_quiet(world: World) -> None:
         process.dies_at = process.stops_at = None
     world.host.survive()
     _run(world, max(world.now, *(process.stopped_until for process in world.processes.values()), 0.0) + 4.0)
-    _leap(world, world.now + QUIET_SECONDS, most=8.0)
+    _leap(world, world.now + QUIET_SECONDS + (SCALED_SECONDS if world.autoscaler is not None else 0.0), most=8.0)
 
 
 def _end(world: World, acting: Acting) -> None:

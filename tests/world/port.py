@@ -22,11 +22,13 @@ class UnreachableError(Exception):
 class WorldPort:
     """``Port`` over the tables of GCS and the raylets themselves."""
 
-    scaler: Scaler | None = None
-
     def __init__(self, world: World) -> None:
         self._world = world
         self._gcs = world.gcs
+
+    @property
+    def scaler(self) -> Scaler | None:
+        return self._world.autoscaler
 
     def observe(self) -> Observation:
         demands: dict[Shape, int] = {}

@@ -25,7 +25,7 @@ from remora.wire.classes import ClassSpec
 from remora.wire.group_plans import WAITING
 from remora.wire.group_requests import decode_group
 from remora.wire.keys import CLASSES, LATE_GROUPS, TASK_LEASES
-from remora.wire.tokens import is_part, is_real, is_token, share_of_token
+from remora.wire.tokens import KEEP, is_part, is_real, is_token, share_of_token
 
 if TYPE_CHECKING:
     from tests.world.acting import Acting
@@ -155,6 +155,9 @@ def _check_startable(
             f"{name}{f' in {scope.name} ({scope.cluster_id})' if scope else ''} wants {need} and fits {raylet.node_id}, "
             f"of which {free_of(raylet)} is free",
         )
+    kind = world.autoscaler.would_help(spec, need) if world.autoscaler is not None and scope is None and rules is None else ""
+    if kind:
+        raise Failure("what a machine would help waits for ever", f"{name} wants {need}, and there may be one more {kind}")
 
 
 def _rules_hold(world: World, work: object, rules: Any, raylet: Raylet) -> bool:
@@ -338,7 +341,8 @@ def _has_ended(world: World, work_id: str) -> bool:
 def check_nothing_left(world: World) -> None:
     """Everybody has gone: the cluster is as it was before anybody came."""
     for raylet in world.raylets.values():
-        tokens = {name: units / UNIT for name, units in raylet.total.items() if is_token(name)}
+        # That which keeps a machine stays, free: to take it away would only start the clock of an idle machine again.
+        tokens = {name: units / UNIT for name, units in raylet.total.items() if is_token(name) and name != KEEP}
         if tokens:
             raise Failure("a token is left over", f"{tokens} on {raylet.node_id}")
         if raylet.available != raylet.total:
@@ -346,6 +350,9 @@ def check_nothing_left(world: World) -> None:
     groups = [*world.gcs.groups.entries, *world.signals]
     if groups:
         raise Failure("a hold is left over", f"{groups}")
+    kept = world.autoscaler.left_over() if world.autoscaler is not None else ""
+    if kept:
+        raise Failure("a machine is left over", kept)
     keys = [key for key in world.gcs.kv if key.startswith(_LEFT_OVER)]
     keys += [key for key in world.gcs.kv if key.startswith("fence/") and key.removeprefix("fence/") not in world.raylets]
     if keys:

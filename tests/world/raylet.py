@@ -101,6 +101,10 @@ class Raylet:
         self.alive = True
         self.is_due = False  # it is about to tell the others of itself
         self.returned: dict[str, tuple[int, float]] = {}  # what work gave back since it was written last, and when
+        self.node_type = ""
+        self.draining = False
+        self._idle_at = world.now
+        self._busy: set[str] = set()  # resources in use, as Ray sees that for ending idle nodes
         self._dispatching = False
         self._again = False
 
@@ -109,6 +113,7 @@ class Raylet:
     def resize(self, amounts: Mapping[str, float]) -> dict[str, float]:
         """Set totals. None goes below what is in use."""
         for name, amount in amounts.items():
+            self._idles(name)
             self.returned.pop(name, None)
             used = self.total.get(name, 0) - self.available.get(name, 0)
             new = max(round(amount * UNIT), used)
@@ -123,12 +128,15 @@ class Raylet:
 
     def take(self, shape: Shape) -> None:
         for name, units in shape:
+            self._busy.add(name)
             self.available[name] = self.available.get(name, 0) - units
 
     def give(self, shape: Shape) -> None:
         for name, units in shape:
             if name in self.total:  # else it was what a placement group had reserved, and that is gone
                 self.available[name] = self.available.get(name, 0) + units
+            if self.available.get(name, 0) >= self.total.get(name, 0):
+                self._idles(name)
         self.changed()
 
     def add_total(self, shape: Shape) -> None:
@@ -149,6 +157,15 @@ class Raylet:
     def changed(self) -> None:
         self.world.tell_of(self)
         self.dispatch()
+
+    def idle_since(self) -> float | None:
+        """Return since when nothing is in use here, or None: the clock of whoever ends idle machines. It starts again whenever
+        a total is set; and what is set counts as idle then, whatever holds it."""
+        return None if self._busy or self.workers else self._idle_at
+
+    def _idles(self, name: str) -> None:
+        self._busy.discard(name)
+        self._idle_at = self.world.now
 
     # Requests
 
@@ -311,9 +328,9 @@ class Raylet:
     # What is reported
 
     def view(self) -> NodeView:
-        return NodeView(
-            self.node_id, "127.0.0.1", self.labels, to_floats(self.total), to_floats(self.available), is_head=self.is_head
-        )
+        total, available = to_floats(self.total), to_floats(self.available)
+        kind, draining = self.node_type, self.draining
+        return NodeView(self.node_id, "127.0.0.1", self.labels, total, available, self.is_head, kind, draining)
 
     def demands(self) -> dict[Shape, int]:
         """What waits here. Of what waits for a node that it named and that could hold it, Ray reports nothing."""

@@ -171,6 +171,47 @@ class NodeJoins:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """A type of machine that an autoscaler may start."""
+
+    name: str
+    cpus: float
+    gpus: float = 0.0
+    labels: Pairs = ()
+    least: int = 0
+    most: int | None = 2
+
+    def show(self) -> str:
+        what = f"{self.cpus:g} CPU" + (f", {self.gpus:g} GPU" if self.gpus else "")
+        count = f"{self.least} to {self.most if self.most is not None else 'any number'}"
+        return f"{self.name} ({what}{', ' + _show(self.labels) if self.labels else ''}; {count})"
+
+
+@dataclass(frozen=True)
+class HasAutoscaler:
+    """There is one, before anything else."""
+
+    at: float
+    machines: tuple[Machine, ...]
+    most: int | None = None
+
+    def show(self) -> str:
+        together = f", at most {self.most} together" if self.most is not None else ""
+        return f"an autoscaler may start {', '.join(each.show() for each in self.machines)}{together}"
+
+
+@dataclass(frozen=True)
+class MachineDies:
+    """One of those that an autoscaler has started; ``turn`` says which."""
+
+    at: float
+    turn: float
+
+    def show(self) -> str:
+        return "a machine dies"
+
+
+@dataclass(frozen=True)
 class NodeDies:
     at: float
     node: str
@@ -338,6 +379,8 @@ class Taints:
 
 
 Action = Union[  # noqa: UP007 - used at run time
+    HasAutoscaler,
+    MachineDies,
     NodeJoins,
     NodeDies,
     JobBegins,

@@ -426,6 +426,45 @@ def suspended(stage: Stage) -> None:
         stage.writer.actions.append(ControllerDies(stage.at(1.0, 6.0), chance.choice((0, 1, 3)), stage.often(0.5)))
 
 
+def scaled(stage: Stage) -> None:
+    """What waits makes the cluster grow; machines come late or not at all, idle out and die, while work comes and goes."""
+    chance, writer = stage.chance, stage.writer
+    writer.machines()
+    stage.nodes((1,), (1,), (1, 1), (2,))
+    other = stage.another_job() if stage.often(0.3) else stage.job
+    cluster = ""
+    if stage.often(0.5):
+        spec = chance.choice(
+            (flexible(2, 1), flexible(3, 2), flexible(4), fixed(1, 1), fixed(2, policy="STRICT_SPREAD"), fixed(2))
+        )
+        cluster = stage.opens(spec, stage.at(0.2, 4.0), timeout=chance.choice((None, None, 3.0)))
+        if stage.often(0.5):
+            stage.closes(stage.at(6.0, 15.0), cluster)
+    for _ in range(chance.choice((1, 2, 4, 6))):
+        begin = chance.choice((stage.at(0.5, 3.0), stage.at(8.0, 20.0)))
+        where, job = chance.choice((("", other), ("", stage.job), (cluster, stage.job)))
+        options = writer.options(is_actor=False) if stage.often(0.4) else Options(chance.choice((1.0, 1.0, 2.0)))
+        kind = chance.random()
+        if kind < 0.6:
+            task = stage.task(chance.choice((0.5, 3.0, 3.0, 9.0)), options)
+            for number in range(chance.choice((1, 1, 3))):
+                stage.submits(begin, where, replace(task, name=f"{task.name}-{number}"), job=job)
+        elif kind < 0.8:
+            made = writer.options(is_actor=True) if stage.often(0.5) else options
+            actor = Actor(writer.name("a"), made, chance.choice((0, 2)), seconds=chance.choice((None, 2.0, 8.0)))
+            stage.creates(begin, where, actor, job=job)
+        elif kind < 0.9:
+            stage.submits(begin, where, stage.parent(0.5, waits=(1.0, 4.0)), job=job)
+        else:
+            group = writer.name("g")
+            strategy = chance.choice(("PACK", "STRICT_PACK", "STRICT_SPREAD"))
+            writer.actions.append(CreatesGroup(begin, group, stage.job, where, (1.0,) * chance.choice((1, 2)), strategy))
+            if stage.often(0.6):
+                writer.actions.append(RemovesGroup(stage.at(begin + 1.0, begin + 9.0), group))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        writer.goes_wrong(stage.at(1.0, 18.0))
+
+
 ALL: tuple[Callable[[Stage], None], ...] = (
     together,
     waiting,
@@ -441,4 +480,5 @@ ALL: tuple[Callable[[Stage], None], ...] = (
     lasting,
     late,
     suspended,
+    scaled,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.world import bodies
+from tests.world.autoscaler import Autoscaler
 from tests.world.brain import Make, Recovered
 from tests.world.checks import Checks
 from tests.world.clients import Submitter
@@ -46,6 +47,7 @@ class World:
         self.signals: set[str] = set()  # that were left in GCS for those who wait for a group
         self.checks = Checks(self)
         self.gcs = Gcs(self)
+        self.autoscaler: Autoscaler | None = None
         self.host = Host(self, make)
         self._asks: dict[str, int] = {}
         self._actors: dict[str, int] = {}
@@ -76,9 +78,10 @@ class World:
 
     # Nodes
 
-    def join(self, name: str, resources: dict[str, float], labels: dict[str, str]) -> Raylet:
+    def join(self, name: str, resources: dict[str, float], labels: dict[str, str], node_type: str = "") -> Raylet:
         node_id = node_id_of(name)
         raylet = Raylet(self, node_id, to_units(resources), labels, is_head=not self.raylets and not self.gcs.views)
+        raylet.node_type = node_type
         raylet.others = {other.node_id: (dict(other.total), dict(other.available)) for other in self.raylets.values()}
         self.raylets[node_id] = raylet
         self.checks.node_joined(node_id, labels)
@@ -86,7 +89,11 @@ class World:
         self.tell_of(raylet)
         return raylet
 
-    def node_dies(self, name: str) -> None:
+    def machine_ends(self, raylet: Raylet) -> None:
+        """It is idle, and ended in an orderly way: GCS knows at once."""
+        self.node_dies(short(raylet.node_id), 0.05)
+
+    def node_dies(self, name: str, within: float = 2.0) -> None:
         raylet = self.raylets.pop(node_id_of(name), None)
         if raylet is None or raylet.is_head:
             if raylet is not None:
@@ -98,7 +105,7 @@ class World:
             self.kill(process, "its node is dead")
         self.markers.pop(raylet.node_id, None)
         self.fences.pop(raylet.node_id, None)
-        self.after(self.chance.between(f"noticed {name}", 0.2, 2.0), self._node_noticed, raylet)
+        self.after(self.chance.between(f"noticed {name}", 0.1 * within, within), self._node_noticed, raylet)
 
     def _node_noticed(self, raylet: Raylet) -> None:
         self.note("GCS finds {} dead", raylet.node_id)

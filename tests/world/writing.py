@@ -6,7 +6,7 @@ import json
 from random import Random
 
 from tests.world import script, situations
-from tests.world.faults import KINDS, ControllerDies, ProcessDies, Weather
+from tests.world.faults import KINDS, OF_MACHINES, ControllerDies, ProcessDies, Weather
 from tests.world.script import (
     Action,
     Actor,
@@ -14,9 +14,12 @@ from tests.world.script import (
     Creates,
     CreatesGroup,
     EndsActor,
+    HasAutoscaler,
     JobBegins,
     JobEnds,
     Labels,
+    Machine,
+    MachineDies,
     NodeDies,
     NodeJoins,
     OpensCluster,
@@ -54,6 +57,7 @@ class Writer:
         self.actors: list[str] = []
         self.groups: list[tuple[str, str, str, float]] = []
         self.names = 0
+        self.scales = False  # whether machines may be started
         self.parts = False  # whether virtual nodes have labels of their own
         self.objects = 0
         # Some lives are about few things: there these meet more often.
@@ -81,6 +85,8 @@ class Writer:
 
     def begin(self) -> None:
         chance = self.chance
+        if chance.random() < 0.1:
+            self.machines()
         for _ in range(chance.choice((1, 2, 2, 3))):
             self.node(0.0)
         for _ in range(chance.choice((1, 1, 2))):
@@ -96,6 +102,20 @@ class Writer:
         return f"{kind}{self.names}"
 
     # Nodes and jobs
+
+    def machines(self) -> None:
+        """There is an autoscaler, with a few types of machines."""
+        chance = self.chance
+        self.scales = True
+        found = []
+        for number in range(chance.choice((1, 1, 2, 3))):
+            labels: list[tuple[str, str]] = [("zone", chance.choice(ZONES))] if chance.random() < 0.4 else []
+            if chance.random() < 0.2:
+                labels.append((TAINT_LABEL, "true"))
+            cpus, gpus = float(chance.choice((1, 2, 2, 4))), 1.0 if chance.random() < 0.2 else 0.0
+            least, most = chance.choice((0, 0, 0, 1)), chance.choice((1, 2, 3, None))
+            found.append(Machine(f"m{number}-", cpus, gpus, tuple(labels), least, most))
+        self.actions.append(HasAutoscaler(-1.0, tuple(found), chance.choice((None, None, 2, 4))))
 
     def node(self, at: float) -> None:
         chance = self.chance
@@ -281,6 +301,12 @@ class Writer:
 
     def goes_wrong(self, at: float) -> None:
         chance = self.chance
+        if self.scales and chance.random() < 0.5:
+            if chance.random() < 0.5:
+                self.actions.append(MachineDies(at, round(chance.random(), 3)))
+            else:
+                self.actions.append(Weather(at, chance.choice(OF_MACHINES), round(chance.uniform(2.0, 8.0), 1)))
+            return
         kind = chance.random()
         if kind < 0.35:
             self.actions.append(ControllerDies(at, chance.choice((0, 1, 1, 2, 3, 5)), chance.random() < 0.5))
