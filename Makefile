@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format world soak chaos bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchfacts benchreports docs clean
+.PHONY: help install demo test check lint types contracts unit live local format world rules soak chaos bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchfacts benchreports docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ local: $(STAMP) ## Run the tests of remora start, up and down, of the examples a
 
 world: $(STAMP) ## Play lives of a whole cluster that try to break it: LIVES=10000 SEED=0, or one of them again: SEED=123
 	PYTHONPATH=src:. $(BIN)/python -m tests.world --seed $(SEED) $(if $(LIVES),--lives $(LIVES) --jobs $(JOBS) --most $(MOST)) $(WORLD_ARGS)
+
+rules: $(STAMP) ## Put each known bug back: how many lives, of at most LIVES, does it take the world to find it
+	PYTHONPATH=src:. $(BIN)/python -m tests.world --rules --seed $(SEED) --lives $(LIVES) --jobs $(JOBS)
 
 soak: $(VENV)/.jobs ## Run the long tests on clusters of their own, which are no part of `make test`
 	$(BIN)/python -m pytest tests/live -m deep -W default $(PYTEST_ARGS)

@@ -36,7 +36,7 @@ def main() -> int:
     with put_back(arguments.old) if arguments.old else contextlib.nullcontext():
         if arguments.lives is None:
             return _one(arguments.seed, arguments.length, whole=arguments.whole, trace=arguments.trace)
-        return _many(arguments)
+        return _rules(arguments) if arguments.rules else _many(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes play")
     parser.add_argument("--length", type=int, help="how many things happen in each life")
     parser.add_argument("--old", choices=sorted(RULES), help="a known bug that is put back")
+    parser.add_argument("--rules", action="store_true", help="put each known bug back: how many lives does it take to find it?")
     parser.add_argument("--whole", action="store_true", help="tell the story as it is, without making it short")
     parser.add_argument("--trace", action="store_true", help="tell it also when nothing went wrong")
     parser.add_argument("--most", type=int, default=1, help="stop after so many lives that failed")
@@ -90,6 +91,27 @@ def _many(arguments: argparse.Namespace) -> int:
     if failed and not arguments.quiet:
         _one(min(failed, key=lambda result: result.seed).seed, arguments.length, whole=arguments.whole, trace=False)
     return 1 if failed else 0
+
+
+def _rules(arguments: argparse.Namespace) -> int:
+    """How many lives each old rule takes to be found, of at most so many."""
+    work = [(rule, arguments.seed, arguments.lives, arguments.length) for rule in RULES]
+    missed = 0
+    with multiprocessing.get_context("fork").Pool(arguments.jobs) as pool:
+        for (rule, *_), (lives, what) in zip(work, pool.imap(_until_found, work), strict=True):
+            missed += not what
+            _say(f"{lives:6}  {rule:34} {what or 'not found'}")
+    return 1 if missed else 0
+
+
+def _until_found(work: tuple[str, int, int, int | None]) -> tuple[int, str]:
+    rule, first, most, length = work
+    with put_back(rule):
+        for number in range(most):
+            result = _live(first + number, length)
+            if result.rule:
+                return number + 1, f"{result.rule} (seed {result.seed})"
+    return most, ""
 
 
 def _results(arguments: argparse.Namespace) -> Iterator[Result]:

@@ -7,6 +7,7 @@ rules without one were found by lives themselves.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,10 +25,14 @@ from remora.controller.clusters.registry import Registry
 from remora.controller.clusters.share_writer import ShareWriter
 from remora.controller.leases import lease_tokens
 from remora.controller.leases.failover import Failover
+from remora.controller.leases.known_actors import KnownActors
 from remora.controller.leases.lease_table import LeaseTable
 from remora.controller.leases.lease_tokens import LeaseTokens
 from remora.controller.leases.leases import Leases
 from remora.controller.leases.slots import Slots
+from remora.controller.leases.undecided import Undecided
+from remora.controller.scaling.keeper import Keeper
+from remora.controller.scaling.machines import Machines
 from remora.controller.tokens import holds
 from remora.controller.tokens.class_tokens import ClassTokens
 from remora.errors import RemoraError
@@ -235,6 +240,32 @@ def _reclaim_shares(cluster: Cluster, waiting: Any, beyond: Any) -> Any:
     return _reclaim(cluster, waiting, {place: used for place, used in beyond.items() if place[0] is None})
 
 
+_overdue, _is_crowded, _keep = Assumed.overdue, inside.is_crowded, Keeper.keep
+
+
+def _overdue_unasked(self: Assumed) -> Any:
+    """What should have begun to start is decided again by what was told, though a message may have been lost."""
+    found = _overdue(self)
+    for entry in found:
+        entry.asked = True
+    return found
+
+
+def _crowded_only_if_owned(*args: Any, above: bool = False) -> bool:
+    """A share grows on a node that others have filled too."""
+    return not above and _is_crowded(*args)
+
+
+def _lowest_group_id(self: Registry, cluster_id: str) -> str:
+    """The name of a share that was given back is given again at once."""
+    return next(name for number in itertools.count(1) if self._is_free(name := f"{cluster_id}+{number}"))
+
+
+def _keep_for_ever(self: Keeper, wanted: Any, views: Any) -> None:
+    """Whatever was kept once stays."""
+    _keep(self, {**{node_id: kept for node_id, kept in self.kept.items() if node_id in views}, **wanted}, views)
+
+
 def _stands(view: Any, lease: Any) -> bool:
     """Whether there is a share beside a token of a lease is not looked at."""
     return bool(view.total.get(lease_token(lease.slot), 0.0) > TAKEN / 2)
@@ -275,4 +306,13 @@ RULES: dict[str, Rule] = {
     "lease-moves-before-its-share": _is(lease_tokens, _could_hold=_stands),
     "late-copy-answered-anew": _is(LeaseTable, answered=lambda *_: None),
     "slot-of-a-late-one-given-again": _is(Slots, keep=lambda self, slot, *_: self.give_back(slot)),
+    "old-restarts-believed": _is(KnownActors, is_old=lambda *_: False),
+    "lost-starts-decided-again": _is(Assumed, overdue=_overdue_unasked),
+    "sizes-told-with-the-work": _is(Submitter, is_new=lambda *_: False),
+    "share-grows-on-a-full-node": _is(inside, is_crowded=_crowded_only_if_owned),
+    "share-names-given-at-once": _is(Registry, _free_group_id=_lowest_group_id),
+    "taint-answered-before-tokens-go": _is(ClassTokens, is_lowered=lambda *_: True),
+    "undecided-lost-with-their-cluster": _is(Undecided, in_cluster=lambda *_: []),
+    "machines-coming-forgotten": _is(Machines, coming=property(lambda _: {})),
+    "machines-kept-for-ever": _is(Keeper, keep=_keep_for_ever),
 }

@@ -14,14 +14,28 @@ from tests.world.writing import write
 
 from remora.controller import answering, assumed, commands, operating, recovery
 from remora.controller.clusters import admission, growing, lending, registry, share_writer
-from remora.controller.leases import failover, lease_table, lease_tokens, leases, slots
+from remora.controller.leases import failover, known_actors, lease_table, lease_tokens, leases, slots, undecided
+from remora.controller.scaling import keeper, machines
 from remora.controller.tokens import class_tokens, holds
 from remora.kernel.placing import inside
 from remora.kernel.state import cluster, shares
 
 _PLACES: tuple[Any, ...] = (
     *(admission, assumed, bodies, class_tokens, cluster, commands, operating, failover, growing, holds, inside, lease_table),
-    *(lease_tokens, leases, lending, recovery, registry, share_writer, shares, slots),
+    *(
+        keeper,
+        known_actors,
+        lease_tokens,
+        leases,
+        lending,
+        machines,
+        recovery,
+        registry,
+        share_writer,
+        shares,
+        slots,
+        undecided,
+    ),
 )
 
 
@@ -30,7 +44,11 @@ def members() -> dict[str, Any]:
     classes = [each for place in _PLACES for _, each in inspect.getmembers(place, inspect.isclass)]
     found = {f"{place.__name__}.{name}": each for place in _PLACES for name, each in vars(place).items() if callable(each)}
     for kind in (*classes, Submitter):
-        found |= {f"{kind.__module__}.{kind.__qualname__}.{name}": each for name, each in vars(kind).items() if callable(each)}
+        found |= {
+            f"{kind.__module__}.{kind.__qualname__}.{name}": each
+            for name, each in vars(kind).items()
+            if callable(each) or isinstance(each, property)
+        }
     return found | {f"commands of {kind.__name__}": handler for kind, handler in answering.handlers.items()}
 
 

@@ -7,6 +7,7 @@ up by it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 from remora.controller.context import Context
 from remora.controller.effects import AskForMachines, Done, LookAtMachines, Nudge, ReadNodeTypes
@@ -19,6 +20,7 @@ from remora.kernel.provisioning.keeping import kept
 from remora.kernel.provisioning.planning import plan
 from remora.kernel.provisioning.plans import TYPE, Answer, Plan
 from remora.kernel.sharing.compacting import staying_nodes
+from remora.kernel.state.type_table import TypeTable
 from remora.port.contract import Demand, NodeView
 
 _LEAST_SECONDS = 0.25
@@ -26,6 +28,7 @@ _TIMES = 10.0
 """Between two plans, and at least so many times as long as one takes."""
 
 _KEEP_SECONDS = 0.5
+_PLANNING = "planning machines"
 _MOST_NAMED = 2
 
 
@@ -100,12 +103,26 @@ class Scaling:
             self._want()
             return
         self._stamp = stamp
-        self.newest = plan(self._scheduler.cluster, waiting, table, self.machines.coming) if waiting else Plan()
+        self.newest = self._planned(waiting, table) if waiting else Plan()
         self._answers = {answer.party.key: answer for answer in self.newest.answers}
         after = self._context.now()
         if waiting:
             self._plan_at = after + max(_LEAST_SECONDS, _TIMES * (after - now))
         self._want()
+
+    def _planned(self, waiting: Waiting, table: TypeTable) -> Plan:
+        """Return the plan for what waits. What alone makes it fail is set aside, and the rest is planned without it."""
+        cluster, coming = self._scheduler.cluster, self.machines.coming
+        try:
+            return plan(cluster, waiting, table, coming)
+        except Exception:  # noqa: BLE001 - each is tried alone in its own care
+            kept: dict[str, list[Any]] = {}
+            for line in ("clusters", "degraded", "groups", "work"):
+                for item in getattr(waiting, line):
+                    with self._context.aside.care_of("waiting", str(item), _PLANNING):
+                        plan(cluster, Waiting(**{line: (item,)}), table, coming)
+                        kept.setdefault(line, []).append(item)
+            return plan(cluster, Waiting(**{line: tuple(items) for line, items in kept.items()}), table, coming)
 
     def _want(self) -> None:
         """Ask for the machines of the newest plan. Those below a type's minimum come by themselves."""

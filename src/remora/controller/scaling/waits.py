@@ -82,7 +82,11 @@ class Waits:
         some is still reported as waiting."""
         now = self._context.now()
         self.settled = True
-        self._offered = {key: each for key, each in self._offered.items() if now - each[1] < _OFFERED_SECONDS}
+        self._offered = {
+            key: (group, at)
+            for key, (group, at) in self._offered.items()
+            if now - at < _OFFERED_SECONDS and group.request.cluster in (None, *self._registry.records)
+        }
         demands, groups = self.of_report(reported)
         found = waiting_of(self._scheduler, demands)
         work = [ripe for demand in found.work if (ripe := self._ripe(demand, now)) is not None]

@@ -12,9 +12,11 @@ from remora import actor_affinity, label_not_in
 from remora.controller.context import Context
 from remora.controller.effects import AskForMachines, Done, LookAtMachines, Nudge, ReadNodeTypes, Resize
 from remora.controller.journal import Journal
-from remora.controller.scaling import machines
+from remora.controller.scaling import machines, scale
 from remora.controller.scaling.keeper import NUDGED_SECONDS
 from remora.errors import InvalidVirtualClusterError
+from remora.kernel.provisioning import planning
+from remora.kernel.provisioning.demands import Waiting
 from remora.model.node_types import parse_node_types
 from remora.port.contract import NodeView, Observation
 from remora.port.memory_scaler import MemoryScaler
@@ -480,3 +482,31 @@ def test_what_keeps_a_machine_is_never_resized_while_it_is_held(world: ScalingWo
     writes = [each for each in world.host.performed[known:] if isinstance(each, (Resize, Nudge)) and KEEP in each.amounts]
     assert writes == []
     assert world.keeps() == ["web-1"]
+
+
+# One bad thing stops nobody else
+
+
+def test_a_group_whose_virtual_cluster_is_gone_keeps_nobody_from_machines(world: ScalingWorld) -> None:
+    cluster_id = world.create(flexible_resource_max={"CPU": 2})
+    assert world.offer(cluster_id, {"CPU": 2.0}).option is None
+    world.close(cluster_id, unused=True)
+    world.wait_for(1)
+    assert world.settle() == {"web": 1}
+    assert world.failures() == {}
+
+
+def test_what_cannot_be_planned_is_set_aside_and_the_rest_is_planned(world: ScalingWorld, monkeypatch: Any) -> None:
+    stock = planning.plan
+
+    def plan(cluster: Any, waiting: Waiting, *more: Any) -> Any:
+        if any(demand.request.resources.to_dict().get("GPU") for demand in waiting.work):
+            raise ZeroDivisionError("a bug")
+        return stock(cluster, waiting, *more)
+
+    monkeypatch.setattr(scale, "plan", plan)
+    world.host.allows_failures = True
+    world.wait_for(1, {"CPU": 1.0, "GPU": 1.0}, **TOLERATES)
+    world.wait_for(1)
+    assert world.settle() == {"web": 1}
+    assert ["a bug" in error for error in world.failures().values()] == [True]
