@@ -99,6 +99,19 @@ def shown(world: World, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+def test_a_program_names_its_cluster_in_ray_init_itself(world: World, tmp_path: Path) -> None:
+    code = """
+        import ray
+        one = {"CPU": 1}
+        ray.init(virtual_cluster={"flexible_resource_min": one, "flexible_resource_max": one}, log_to_driver=False)
+        print(ray.cluster_resources()["CPU"], ray.get_runtime_context().current_cluster().cluster_id())
+    """
+    with running(world, tmp_path / "plain", code) as run:
+        status, out = run.end()
+        assert (status, out.split()[0]) == (0, "1.0"), run.errors.read_text()
+        assert out.split()[1] != "root"
+
+
 def test_a_program_is_confined_and_its_exit_code_is_ours(world: World, tmp_path: Path) -> None:
     code = """
         import sys, time, ray

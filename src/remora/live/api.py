@@ -115,7 +115,7 @@ def _refuse_client(args: tuple[Any, ...], ray_init: Mapping[str, Any]) -> None:
 def _reach_soon(address: Any) -> None:
     """Say within seconds that nobody answers at an address: Ray itself tries for minutes."""
     host, _, port = str(address or "").rpartition(":")
-    if not host or not port.isdigit():
+    if not host or "://" in host or not port.isdigit():
         return None  # "auto", "local", or a way to a cluster that somebody else knows
     until = time.monotonic() + _REACH_SECONDS
     while True:

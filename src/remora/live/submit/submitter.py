@@ -78,6 +78,8 @@ class Submitter:
         """Options that Ray understands, with everything that it does not in a ticket."""
         if is_actor and scopes.peek() is not None:
             options = library_fixes.actor_options(options, str(scopes.peek()))
+        if self.defaults.label_selector and options.get("label_selector") is None and _names_a_node(options):
+            options = {**options, "label_selector": {}}  # which says something else than the job
         if _OURS.isdisjoint(options) and not self.defaults.labels:
             return options
         strategy: Any = options.get("scheduling_strategy")
@@ -113,6 +115,10 @@ class Submitter:
         nodes = frozenset(node_id for each in named for node_id in each or ())
         if None not in named and not in_group and self._fails_at(nodes, options):
             return _for_ray(options, NodeAffinitySchedulingStrategy(_NO_NODE, soft=False))
+        if None not in named and not in_group and scopes.peek() is not None and not _demand(options) and not rewritten.labels:
+            free = [node_id for node_id in sorted(nodes) if any(labels_now.admits(each, node_id) for each in rewritten.choices)]
+            if free and not rewritten.placement.affinities:
+                return _for_ray(options, NodeAffinitySchedulingStrategy(free[0], soft=False), FREE)
         lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
         if lease is not None and lease.placement.affinities and in_group:
             raise InvalidStrategyError(
@@ -261,6 +267,11 @@ class Submitter:
 
     def _tell(self, hints: list[Hint]) -> None:
         link.tell(WantShares(hints))
+
+
+def _names_a_node(options: dict[str, Any]) -> bool:
+    """Return whether work asks for the resource by which a node is known, as Ray Serve does of the head."""
+    return any(str(name).startswith("node:") for name in options.get("resources") or ())
 
 
 def is_hard_pin(strategy: Any) -> bool:
