@@ -166,7 +166,8 @@ def test_the_status_says_what_is_coming_what_failed_and_what_is_busy() -> None:
     reply.cluster_resource_state.node_states.add(node_id=b"\x01", instance_id="i2", idle_duration_ms=0)
     reply.cluster_resource_state.node_states.add(node_id=b"\x02", instance_id="i3", idle_duration_ms=12)
     data = reply.SerializeToString()
-    assert machine_messages.coming(data) == {"web": 3}, "one that has joined is not coming"
+    assert machine_messages.requested(data) == {"web": 2}
+    assert machine_messages.granted(data) == {"web": 1}, "one that has joined is not coming"
     assert machine_messages.failures(data) == (Failure("gpu", "no capacity", 12.0),)
     assert machine_messages.busy_nodes(data) == {"01"}
 

@@ -16,7 +16,8 @@ from remora.wire.tokens import is_in_group, is_token
 
 @dataclass
 class MemoryScaler:
-    """``asked`` is what stands in our name, ``asks`` every request that was made."""
+    """``asked`` is what stands in our name, ``asks`` every request that was made. ``out_of`` are types of which none is granted:
+    what is begun of them stays begun."""
 
     port: MemoryPort
     types: NodeTypes | None
@@ -25,6 +26,7 @@ class MemoryScaler:
     asks: list[dict[str, int]] = field(default_factory=list)
     coming: list[str] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
+    out_of: set[str] = field(default_factory=set)
     made: int = 0
 
     def node_types(self) -> NodeTypes:
@@ -34,7 +36,8 @@ class MemoryScaler:
 
     def survey(self) -> Survey:
         counts = {name: self.coming.count(name) for name in self.coming}
-        return Survey(dict(self.asked), counts, tuple(self.failed), frozenset(self.busy()), len(self.others))
+        granted = {name: count for name, count in counts.items() if name not in self.out_of}
+        return Survey(dict(self.asked), counts, tuple(self.failed), frozenset(self.busy()), len(self.others), granted)
 
     def ask(self, wanted: Mapping[str, int], nodes: Mapping[str, str], head: str) -> None:
         self.asks.append(dict(wanted))
@@ -57,16 +60,17 @@ class MemoryScaler:
         return begun
 
     def arrive(self, most: int = 1000) -> list[str]:
-        """Machines that were begun join. Return their ids."""
+        """Machines that were begun and can be had join. Return their ids."""
         joined = []
-        for name in self.coming[:most]:
+        arriving = [name for name in self.coming if name not in self.out_of][:most]
+        for name in arriving:
             each = self.types.get(name) if self.types is not None else None
             assert each is not None, name
             self.made += 1
             labels = {**dict(each.labels), **{taint_label(key): value for key, value in each.taints}}
             self.port.join(f"{name}-{self.made}", each.resources.to_dict(), labels, name)
             joined.append(f"{name}-{self.made}")
-        self.coming = self.coming[most:]
+            self.coming.remove(name)
         return joined
 
     def busy(self) -> list[str]:

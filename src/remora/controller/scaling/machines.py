@@ -7,7 +7,7 @@ to make it twice changes nothing, and a controller that comes after us finds wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remora.controller.context import Context
 from remora.controller.effects import AskForMachines, Done, LookAtMachines, ReadNodeTypes
@@ -43,12 +43,14 @@ _WORKED_WITH = ("CPU", "GPU")
 
 @dataclass(frozen=True)
 class _Rest:
-    """Why a type rests and until when; ``times`` is how often it did, ``at`` when what it rests for happened."""
+    """Why a type rests and until when; ``times`` is how often it did, ``at`` when what it rests for happened. ``hopeless`` is
+    whether not even machines that were granted are counted on."""
 
     reason: str
     at: float
     until: float
     times: int
+    hopeless: bool
 
 
 class Machines:
@@ -97,6 +99,19 @@ class Machines:
                 if left > 0:
                     found[name] = left
                     room -= left
+        return found
+
+    @property
+    def doubtful(self) -> dict[str, int]:
+        """Return how many of those that are coming are of types that cannot be had now: nobody is to wait for them. What was
+        granted comes all the same, where the type only failed."""
+        found, now = {}, self._context.now()
+        granted = self.survey.granted if self.survey is not None else {}
+        for name, count in self.coming.items():
+            rest = self._resting.get(name)
+            if rest is not None and rest.until > now:
+                sure = 0 if rest.hopeless else max(granted.get(name, 0) - self._joined_since.get(name, 0), 0)
+                found[name] = max(count - sure, 0)
         return found
 
     def asked_at(self, node_type: str) -> float | None:
@@ -197,7 +212,7 @@ class Machines:
             self._looked_at = -1e9
             return
         standing = {name: Request(count, self._known(name, ask.nodes)) for name, count in ask.wanted.items()}
-        self.survey = Survey(standing, self.survey.coming, self.survey.failed, self.survey.busy, self.survey.others)
+        self.survey = replace(self.survey, asked=standing)
 
     @property
     def is_over(self) -> bool:
@@ -280,19 +295,21 @@ class Machines:
                 self._in_vain[name] = self._in_vain.get(name, 0) + 1 if self._wanted.get(name) else 0
                 if self._in_vain[name] >= _IN_VAIN:
                     self._in_vain[name] = 0
-                    self._fail(name, f"{_IN_VAIN} nodes of it came and took nothing of what waits", now, MOST_REST_SECONDS)
+                    why = f"{_IN_VAIN} nodes of it came and took nothing of what waits"
+                    self._fail(name, why, now, MOST_REST_SECONDS, hopeless=True)
         for name, at in list(self._asked_at.items()):
             if self._wanted.get(name) and now - at >= LATE_SECONDS:
-                self._fail(name, f"asked for {round(now - at)} s ago, and none came", now)
+                self._fail(name, f"asked for {round(now - at)} s ago, and none came", now, hopeless=True)
 
-    def _fail(self, name: str, reason: str, at: float, least: float = REST_SECONDS) -> None:
+    def _fail(self, name: str, reason: str, at: float, least: float = REST_SECONDS, *, hopeless: bool = False) -> None:
+        """Let a type rest. What fails while it rests was begun before, and says nothing new."""
         known = self._resting.get(name)
-        if known is not None and at <= known.at:
+        if known is not None and at <= max(known.at, known.until):
             return
         times = known.times + 1 if known is not None else 1
         seconds = max(min(REST_SECONDS * 2 ** (times - 1), MOST_REST_SECONDS), least)
         until = at + seconds
-        self._resting[name] = _Rest(reason, at, until, times)
+        self._resting[name] = _Rest(reason, at, until, times, hopeless)
         self._asked_at.pop(name, None)
         if until > self._context.now():
             self._context.note("machines", name, f"type {name} cannot be had now: {reason}; it rests for {seconds:g} s")

@@ -98,7 +98,8 @@ class Scaling:
     def _plan(self, waiting: Waiting, changes: int) -> None:
         table, now = self.machines.table, self._context.now()
         assert table is not None
-        stamp = (_sign(waiting), changes, id(table), tuple(self.machines.coming.items()))
+        coming, doubtful = self.machines.coming, self.machines.doubtful
+        stamp = (_sign(waiting), changes, id(table), tuple(coming.items()), tuple(doubtful.items()))
         if stamp == self._stamp or now < self._plan_at:
             self._want()
             return
@@ -112,17 +113,17 @@ class Scaling:
 
     def _planned(self, waiting: Waiting, table: TypeTable) -> Plan:
         """Return the plan for what waits. What alone makes it fail is set aside, and the rest is planned without it."""
-        cluster, coming = self._scheduler.cluster, self.machines.coming
+        cluster, coming, doubtful = self._scheduler.cluster, self.machines.coming, self.machines.doubtful
         try:
-            return plan(cluster, waiting, table, coming)
+            return plan(cluster, waiting, table, coming, doubtful)
         except Exception:  # noqa: BLE001 - each is tried alone in its own care
             kept: dict[str, list[Any]] = {}
             for line in ("clusters", "degraded", "groups", "work"):
                 for item in getattr(waiting, line):
                     with self._context.aside.care_of("waiting", str(item), _PLANNING):
-                        plan(cluster, Waiting(**{line: (item,)}), table, coming)
+                        plan(cluster, Waiting(**{line: (item,)}), table, coming, doubtful)
                         kept.setdefault(line, []).append(item)
-            return plan(cluster, Waiting(**{line: tuple(items) for line, items in kept.items()}), table, coming)
+            return plan(cluster, Waiting(**{line: tuple(items) for line, items in kept.items()}), table, coming, doubtful)
 
     def _want(self) -> None:
         """Ask for the machines of the newest plan. Those below a type's minimum come by themselves."""

@@ -18,21 +18,33 @@ Tenants = list[tuple[Party, int]]
 
 class Draft:
     """``cluster`` is a copy, or the cluster itself where only numbers are asked of it (``copied``). ``late`` are nodes of the
-    copy that are on their way; where nothing was copied they are ``expected``, by type."""
+    copy that are on their way; where nothing was copied they are ``expected``, by type. ``doubtful`` are those that are coming
+    and nobody counts on."""
 
     def __init__(
-        self, cluster: Cluster, waiting: Waiting, table: TypeTable, coming: Mapping[str, int], preset: Mapping[str, int]
+        self,
+        cluster: Cluster,
+        waiting: Waiting,
+        table: TypeTable,
+        coming: Mapping[str, int],
+        preset: Mapping[str, int],
+        doubtful: Mapping[str, int],
     ) -> None:
         self.table = table
         self.openings = openings_beside(table, cluster.nodes.by_id.values(), coming)
         self.minima = self._below_minimum()
-        self.expected = {each.name: coming.get(each.name, 0) + self.minima.get(each.name, 0) for each in table.types}
+        self.expected = {
+            each.name: max(coming.get(each.name, 0) - doubtful.get(each.name, 0), 0) + self.minima.get(each.name, 0)
+            for each in table.types
+        }
         self.late: NodeSet = 0
         inside = any(demand.request.cluster is not None for demand in waiting.work)
         inside = inside or bool(waiting.clusters or waiting.degraded)
         inside = inside or any(group.request.cluster is not None for group in waiting.groups)
         ruled = any(has_rules(demand) for demand in waiting.work) or (bool(cluster.refusals) and bool(waiting.work))
-        self.copied = inside or ruled or bool(waiting.groups)
+        # Machines of a type that cannot be had now are nodes of the copy: as a type it holds nothing.
+        tardy = any(self.expected.get(name) for name in table.resting)
+        self.copied = inside or ruled or bool(waiting.groups) or tardy
         self.cluster = twin_of(cluster, shares=inside) if self.copied else cluster
         self.enlarger = Enlarger(self.cluster, self.openings, table.at_hand)
         if self.copied:

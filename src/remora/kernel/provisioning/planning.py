@@ -12,7 +12,7 @@ all is tried once more with the new machines there from the start, as it will be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from remora.kernel.placing.enlarging import wanted_of
 from remora.kernel.placing.stock import Stock
@@ -27,28 +27,41 @@ from remora.kernel.state.type_table import TypeTable
 _MOST_ROUNDS = 3
 
 
-def plan(cluster: Cluster, waiting: Waiting, table: TypeTable, coming: Mapping[str, int] | None = None) -> Plan:
-    """Return which machines to start for what waits. ``coming`` are machines that were asked for and have not come, by type.
+def plan(
+    cluster: Cluster,
+    waiting: Waiting,
+    table: TypeTable,
+    coming: Mapping[str, int] | None = None,
+    doubtful: Mapping[str, int] | None = None,
+) -> Plan:
+    """Return which machines to start for what waits. ``coming`` are machines that were asked for and have not come, by type;
+    of those the ``doubtful`` may never come: they count against the maxima, and nobody is to wait for them.
 
     The cluster is left as it is. Equal questions get equal answers.
     """
-    coming = coming or {}
-    first = _Attempt(cluster, waiting, table, coming)
+    on_the_way = _OnTheWay(coming or {}, doubtful or {})
+    first = _Attempt(cluster, waiting, table, on_the_way)
     found = first.plan()
     if not first.draft.copied:
         return found
     together = first.packed_together()
     if together is not None and _weigh(table, together) < _weigh(table, _for_demand(found)):
-        found = min(found, _Attempt(cluster, waiting, table, coming, together).plan(), key=lambda each: _burden(table, each))
-    return _settled(cluster, waiting, table, coming, found)
+        again = _Attempt(cluster, waiting, table, on_the_way, together)
+        found = min(found, again.plan(), key=lambda each: _burden(table, each))
+    return _settled(cluster, waiting, table, on_the_way, found)
 
 
-def _settled(cluster: Cluster, waiting: Waiting, table: TypeTable, coming: Mapping[str, int], found: Plan) -> Plan:
+class _OnTheWay(NamedTuple):
+    coming: Mapping[str, int]
+    doubtful: Mapping[str, int]
+
+
+def _settled(cluster: Cluster, waiting: Waiting, table: TypeTable, on_the_way: _OnTheWay, found: Plan) -> Plan:
     """Return a plan that holds when all its machines are there from the start: whoever comes first may then lie elsewhere, and
     whoever comes later may need another machine for it."""
     for _ in range(_MOST_ROUNDS):
         there = _for_demand(found)
-        found = _Attempt(cluster, waiting, table, coming, there).plan()
+        found = _Attempt(cluster, waiting, table, on_the_way, there).plan()
         if _for_demand(found) == there:
             break
     return found
@@ -62,14 +75,14 @@ class _Attempt:
         cluster: Cluster,
         waiting: Waiting,
         table: TypeTable,
-        coming: Mapping[str, int],
+        on_the_way: _OnTheWay,
         preset: Mapping[str, int] | None = None,
     ) -> None:
         self.waiting = waiting
         self.cluster = cluster
         self.table = table
-        self.coming = coming
-        self.draft = Draft(cluster, waiting, table, coming, preset or {})
+        self.on_the_way = on_the_way
+        self.draft = self._draft(preset or {})
         self.wholes = WholePlanner(self.draft)
         self.work = WorkPlanner(self.draft)
 
@@ -80,11 +93,14 @@ class _Attempt:
         self.work.plan(self.waiting.work)
         return self.draft.finish()
 
+    def _draft(self, preset: Mapping[str, int]) -> Draft:
+        return Draft(self.cluster, self.waiting, self.table, self.on_the_way.coming, preset, self.on_the_way.doubtful)
+
     def packed_together(self) -> dict[str, int] | None:
         """Return the machines that all would need if they were packed at once; None where there is nothing to be gained."""
         if not self.draft.new or len(self.wholes.served) + bool(self.work.asked) < 2:
             return None
-        fresh = Draft(self.cluster, self.waiting, self.table, self.coming, {})
+        fresh = self._draft({})
         wanted = list(self.work.unplaced(fresh))
         for parts in self.wholes.served:
             wanted += wanted_of(fresh.cluster, self.table, parts, self.table.at_hand, len(wanted))

@@ -47,14 +47,20 @@ def constraint(reply: bytes) -> list[Bundle]:
     return [_bundle(reply[begin:end]) for begin, end in parts(reply, _CONSTRAINTS)]
 
 
-def coming(reply: bytes) -> dict[str, int]:
-    """Return how many machines of each type are being started. One that has joined is listed for a moment longer."""
+def requested(reply: bytes) -> dict[str, int]:
+    """Return how many machines of each type the provider was asked for, or is about to be, and has not promised."""
+    counts: dict[str, int] = {}
+    for begin, end in parts(reply, _REQUESTED):
+        request: PendingInstanceRequest = PendingInstanceRequest.FromString(reply[begin:end])
+        name = str(request.ray_node_type_name)
+        counts[name] = counts.get(name, 0) + int(request.count)
+    return counts
+
+
+def granted(reply: bytes) -> dict[str, int]:
+    """Return how many machines of each type are there and start. One that has joined is listed for a moment longer."""
     counts: dict[str, int] = {}
     joined = _joined(reply)
-    for begin, end in parts(reply, _REQUESTED):
-        requested: PendingInstanceRequest = PendingInstanceRequest.FromString(reply[begin:end])
-        name = str(requested.ray_node_type_name)
-        counts[name] = counts.get(name, 0) + int(requested.count)
     for begin, end in parts(reply, _PENDING):
         pending: PendingInstance = PendingInstance.FromString(reply[begin:end])
         if str(pending.instance_id) not in joined:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,9 +37,11 @@ class RayScaler:
     def survey(self) -> Survey:
         reply = self._calls(CLUSTER_STATUS, b"")
         bundles = machine_messages.constraint(reply)
+        granted = machine_messages.granted(reply)
         return Survey(
             asked=asking.read(bundles),
-            coming=machine_messages.coming(reply),
+            coming=Counter(machine_messages.requested(reply)) + Counter(granted),
+            granted=granted,
             failed=machine_messages.failures(reply),
             busy=machine_messages.busy_nodes(reply),
             others=sum(not asking.is_ours(each) for each in bundles),

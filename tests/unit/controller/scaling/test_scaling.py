@@ -290,6 +290,54 @@ def test_a_machine_that_never_comes_is_not_asked_for_for_ever(world: ScalingWorl
     assert not world.scaler.asked
 
 
+SMALL_AND_LARGE: dict[str, Any] = {
+    "node_types": {name: {"resources": {"CPU": cpus}, "labels": {"k": name}} for name, cpus in (("small", 2), ("large", 4))}
+}
+
+
+def test_nobody_waits_for_machines_that_were_begun_of_a_type_that_fails() -> None:
+    """An autoscaler that fails begins again at once, as long as it is asked: that is no machine on its way."""
+    world = ScalingWorld(SMALL_AND_LARGE)
+    world.scaler.out_of.add("small")
+    world.wait_for(1)
+    assert world.settle() == {"small": 1}
+    world.scaler.start()
+    world.scaler.failed.append(Failure("small", "no capacity", world.time))
+    world.pass_time(4)
+    assert world.settle() == {"large": 1}
+    assert "type small cannot be had now (no capacity)" in waiting(world)[0]
+
+
+def test_machines_that_were_granted_are_waited_for_though_others_of_their_type_failed() -> None:
+    world = ScalingWorld(SMALL_AND_LARGE)
+    world.wait_for(1)
+    assert world.settle() == {"small": 1}
+    world.scaler.start()
+    world.scaler.failed.append(Failure("small", "no capacity", world.time))
+    world.pass_time(4)
+    assert world.settle() == {"small": 1}
+
+
+def test_another_type_is_started_for_machines_that_are_begun_for_ever() -> None:
+    world = ScalingWorld(SMALL_AND_LARGE)
+    world.wait_for(1)
+    assert world.settle() == {"small": 1}
+    world.scaler.start()
+    world.pass_time(machines.LATE_SECONDS + 10, every=2)
+    assert world.settle() == {"large": 1}
+    assert "and none came): others are started instead" in waiting(world)[0]
+
+
+def test_what_fails_while_its_type_rests_says_nothing_new(world: ScalingWorld) -> None:
+    world.wait_for(1)
+    world.settle()
+    for _ in range(4):
+        world.scaler.failed.append(Failure("web", "no capacity", world.time))
+        world.pass_time(3)
+    world.pass_time(machines.REST_SECONDS)
+    assert world.settle() == {"web": 1}, "the first rest is over"
+
+
 def test_machines_that_come_and_help_nobody_are_not_started_on_and_on(world: ScalingWorld) -> None:
     """More waits than they take, by the numbers, and nothing of it starts there."""
     world.wait_for(3)
