@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import pytest
 import ray
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 from ray.cluster_utils import Cluster
+
+import remora
 
 TYPES: dict[str, dict[str, Any]] = {
     "web": {"resources": {"CPU": 2}, "labels": {"kind": "web"}, "max_workers": 3},
@@ -31,6 +34,12 @@ TYPES: dict[str, dict[str, Any]] = {
     },
 }
 
+ROOT = Path(__file__).parents[1]
+IDLE_SECONDS = 9
+"""After so long Ray ends a machine that it sees idle."""
+
+TOLERATES = {"tolerations": {"gpu_node": "exists()"}}
+
 ENVIRONMENT = {
     "AUTOSCALER_UPDATE_INTERVAL_S": "1",
     "RAY_FAKE_CLUSTER": "1",
@@ -40,7 +49,22 @@ ENVIRONMENT = {
 }
 
 
-def config(types: Mapping[str, Mapping[str, Any]], address: str, **more: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Autoscaling:
+    """A cluster that grows: the ``file`` that its autoscaler reads, and where it listens."""
+
+    file: Path
+    scarce: Path
+    address: str
+
+    def lack(self, **why: str) -> None:
+        """From now on the provider has no machines of these types, and says why."""
+        written = self.scarce.with_suffix(".new")
+        written.write_text(json.dumps(why), encoding="utf-8")
+        written.replace(self.scarce)  # the monitor may read it in this moment
+
+
+def config(types: Mapping[str, Mapping[str, Any]], address: str, scarce: Path, **more: Any) -> dict[str, Any]:
     """A cluster file, as ``ray up`` has it, of machines that the fake provider starts."""
     return {
         "cluster_name": "fake",
@@ -49,12 +73,13 @@ def config(types: Mapping[str, Mapping[str, Any]], address: str, **more: Any) ->
         "upscaling_speed": 10,
         "provider": {
             "type": "external",
-            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
+            "module": "tests.scarce_provider.ScarceProvider",
             "use_node_id_as_ip": True,
             "disable_node_updaters": True,
             "disable_launch_config_check": True,
             "launch_multiple": True,
             "head_node_id": FAKE_HEAD_NODE_ID,
+            "scarce": str(scarce),
             "gcs_address": address,  # without it the fake nodes join whatever listens on Ray's usual port
         },
         "available_node_types": {
@@ -73,22 +98,32 @@ def config(types: Mapping[str, Mapping[str, Any]], address: str, **more: Any) ->
 
 
 @contextlib.contextmanager
-def autoscaling_cluster(folder: Path, types: Mapping[str, Mapping[str, Any]] = TYPES, **more: Any) -> Iterator[Path]:
-    """A head without CPUs and an autoscaler that looks once a second; yields its file."""
+def autoscaling_cluster(
+    folder: Path, types: Mapping[str, Mapping[str, Any]] = TYPES, labels: Mapping[str, str] | None = None, **more: Any
+) -> Iterator[Autoscaling]:
+    """A head without CPUs and with these labels, and an autoscaler that looks once a second."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     file = folder / "config.json"
-    file.write_text(json.dumps(config(types, f"{ray.util.get_node_ip_address()}:{port}", **more)), encoding="ascii")
+    address, scarce = f"{ray.util.get_node_ip_address()}:{port}", folder / "scarce.json"
+    file.write_text(json.dumps(config(types, address, scarce, **more)), encoding="ascii")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        head = {"num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(file), "gcs_server_port": port}
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)  # where the monitor finds the provider
+        head = {
+            "num_cpus": 0,
+            "include_dashboard": False,
+            "autoscaling_config": str(file),
+            "gcs_server_port": port,
+            "labels": dict(labels or {}),
+        }
         cluster = Cluster(initialize_head=True, head_node_args=head)
     monitor = cluster.head_node.all_processes["monitor"][0].process
     try:
         ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
-        yield file
+        yield Autoscaling(file, scarce, cluster.address)
     finally:
         with contextlib.suppress(Exception):
             ray.shutdown()
@@ -116,3 +151,39 @@ def eventually(check: Callable[[], Any], timeout: float = 60.0) -> Any:
 def kinds() -> list[str]:
     """The machines that are there, by their label."""
     return sorted(node["Labels"]["kind"] for node in ray.nodes() if node["Alive"] and "kind" in node["Labels"])
+
+
+def all_kinds() -> list[str]:
+    """The machines that are there, also for whoever sees only those of a virtual cluster."""
+    return sorted(node["labels"]["kind"] for node in remora.status()["nodes"] if "kind" in node["labels"])
+
+
+def asked() -> list[str]:
+    """What the journal says of requests."""
+    return [entry["text"] for entry in remora.events() if entry["kind"] == "machines" and " asked for" in entry["text"]]
+
+
+def kept() -> dict[str, str]:
+    """The machines that are kept, with why."""
+    return {each["node_id"]: each["why"] for each in remora.status()["machines"]["kept"]}
+
+
+@ray.remote(num_cpus=1)
+def kind_of_node(seconds: float = 0.0) -> str:
+    time.sleep(seconds)
+    here = ray.get_runtime_context().get_node_id()
+    return str(next(node["Labels"]["kind"] for node in ray.nodes() if node["NodeID"] == here))
+
+
+@ray.remote(num_cpus=1)
+def node_id(seconds: float = 0.0) -> str:
+    time.sleep(seconds)
+    return str(ray.get_runtime_context().get_node_id())
+
+
+class _Cat:
+    def where(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+
+Cat: Any = ray.remote(num_cpus=1)(_Cat)

@@ -7,36 +7,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from tests.autoscaling_ray import autoscaling_cluster, eventually, kinds
+from tests.autoscaling_ray import TOLERATES, Autoscaling, autoscaling_cluster, eventually, kind_of_node, kinds
 
 import remora
 from remora import VirtualCluster
 
-TOLERATES = {"tolerations": {"gpu_node": "exists()"}}
 APART: dict[str, Any] = {"fixed_size_nodes": [{"nodes": [{"resources": {"CPU": 2}}] * 2, "scheduling_policy": "STRICT_SPREAD"}]}
 
 
 @pytest.fixture(scope="module")
-def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with autoscaling_cluster(tmp_path_factory.mktemp("autoscaler")) as file:
+def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Autoscaling]:
+    with autoscaling_cluster(tmp_path_factory.mktemp("autoscaler")) as cluster:
         remora.attach()
-        yield file
+        yield cluster
         remora.detach()
 
 
-@ray.remote(num_cpus=1)
-def kind_of_node(seconds: float = 0.0) -> str:
-    time.sleep(seconds)
-    here = ray.get_runtime_context().get_node_id()
-    return next(node["Labels"]["kind"] for node in ray.nodes() if node["NodeID"] == here)
-
-
-def test_work_that_tolerates_a_taint_starts_a_machine_with_it_and_plain_work_never_does(growing: Path) -> None:
+def test_work_that_tolerates_a_taint_starts_a_machine_with_it_and_plain_work_never_does(growing: Autoscaling) -> None:
     began = time.monotonic()
     assert ray.get(kind_of_node.options(num_gpus=1, **TOLERATES).remote(), timeout=40) == "gpu"
     assert time.monotonic() - began < 20
@@ -45,7 +36,7 @@ def test_work_that_tolerates_a_taint_starts_a_machine_with_it_and_plain_work_nev
     eventually(lambda: not kinds(), 40)
 
 
-def test_a_queued_virtual_cluster_makes_two_machines_come_which_stay_while_it_lives(growing: Path) -> None:
+def test_a_queued_virtual_cluster_makes_two_machines_come_which_stay_while_it_lives(growing: Autoscaling) -> None:
     with VirtualCluster.parse(APART):
         assert kinds() == ["web", "web"]
         time.sleep(13)  # the idle timeout is nine seconds

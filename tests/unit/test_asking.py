@@ -255,7 +255,7 @@ def test_a_file_that_was_given_comes_first_and_kuberay_last(tmp_path: Path) -> N
 
 def test_a_file_of_the_autoscaler_is_read_as_it_reads_it_and_again_when_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(config(TYPES, "a:1")))
+    file.write_text(json.dumps(config(TYPES, "a:1", tmp_path / "scarce")))
     source = MonitorsFile(str(file))
     types = source.read()
     assert [(each.name, each.most, dict(each.labels), dict(each.taints)) for each in types] == [
@@ -265,7 +265,7 @@ def test_a_file_of_the_autoscaler_is_read_as_it_reads_it_and_again_when_it_chang
     assert types.most == 6
     assert types.types[0].idle_seconds == 9
     assert source.read() is types
-    file.write_text(json.dumps(config({"web": TYPES["web"]}, "a:1", max_workers=2)))
+    file.write_text(json.dumps(config({"web": TYPES["web"]}, "a:1", tmp_path / "scarce", max_workers=2)))
     os.utime(file, (1, 1))
     assert source.read().most == 2
 
@@ -273,7 +273,7 @@ def test_a_file_of_the_autoscaler_is_read_as_it_reads_it_and_again_when_it_chang
 def test_a_type_that_cannot_be_understood_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     bad = {**TYPES["web"], "labels": {"taint.remora.io/": "true"}}
-    file.write_text(json.dumps(config({**TYPES, "bad": bad}, "a:1")))
+    file.write_text(json.dumps(config({**TYPES, "bad": bad}, "a:1", tmp_path / "scarce")))
     types = MonitorsFile(str(file)).read()
     assert [each.name for each in types] == ["web", "gpu"]
     assert "bad" in types.problems[0]

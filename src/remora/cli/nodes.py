@@ -156,6 +156,8 @@ def show_machines(console: Console, machines: dict[str, Any]) -> None:
         whom = f"cannot be had now: {row['resting']}" if row["resting"] else row["for"] if row["asked"] else ""
         table.add_row(row["name"], str(row["have"]), asked, most, whom)
     console.print(table)
+    if machines["source"]:
+        console.print(f"node types: from {machines['source']}")
     for each in machines["kept"]:
         console.print(f"{each['node_id'][-12:]} is kept: {each['why']}")
     for problem in machines["problems"]:

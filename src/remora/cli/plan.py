@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +13,20 @@ from rich.text import Text
 from remora.cli.nodes import Address, connected, show_machines
 from remora.cli.simulate import Complete, Scenario, console_for, show_table
 from remora.errors import InvalidInputError
+from remora.model.labels import Labels, parse_workload_labels
+from remora.model.requests import parse_request
 from remora.model.virtual_clusters import VirtualCluster
 from remora.sim.node_types_file import load_node_types
 from remora.sim.planned import plan_scenario, planned_headline, planned_tables
 from remora.sim.report import Table
 from remora.sim.scenario import load_scenario, parse_scenario, with_types
+from remora.wire.asks import Ask
+
+Tasks = tuple[dict[str, Any], int]
+
+_TASK = '{"resources": {"GPU": 1}, "tolerations": {"gpu_node": "exists()"}, "count": 8}'
+_TASK_KEYS = ("resources", "labels", "label_selector", "fallback_strategy", "tolerations", "count")
+_MOST_TASKS = 100_000
 
 
 def plan(
@@ -31,37 +41,48 @@ def plan(
         str | None,
         typer.Option("--virtual-cluster", metavar="JSON", help="Also plan for this virtual cluster.", show_default=False),
     ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="JSON", help="Also plan for tasks: their options, and count.", show_default=False),
+    ] = None,
     as_json: Complete = False,
     address: Address = None,
 ) -> None:
     """Say which machines would be started, for whom, and why some things would get none.
 
-    For a scenario that is not submitted yet: all that it names, at once, on the nodes that it names. No Ray is started. Without
-    one: for all that waits now on the cluster that runs, as its controller has asked for it.
+    For all that waits now on the cluster that runs, as its controller has asked for it; with [bold]--virtual-cluster[/bold] or
+    [bold]--task[/bold] for that beside it, though it is not submitted yet. With a scenario or [bold]--node-types[/bold] no
+    Ray is asked: for all that the scenario names, at once, on the nodes that it names.
 
     [bold]Examples[/bold]
 
     remora plan
 
-    remora plan my-cluster.yaml --node-types types.yaml
+    remora plan --virtual-cluster '{"flexible_resource_min": {"CPU": 64}}'
 
-    remora plan --node-types cluster.yaml --virtual-cluster '{"flexible_resource_min": {"CPU": 64}}'
+    remora plan --task '{"resources": {"GPU": 1}, "tolerations": {"gpu_node": "exists()"}, "count": 8}'
+
+    remora plan my-cluster.yaml --node-types types.yaml
 
     remora plan my-cluster.yaml --json | jq .add
     """
-    if scenario is None and virtual_cluster is None:
-        if node_types is not None:
-            raise InvalidInputError(
-                "nothing is named to plan for; for example: remora plan my-cluster.yaml --node-types types.yaml, or "
-                'remora plan --node-types types.yaml --virtual-cluster \'{"flexible_resource_min": {"CPU": 64}}\''
-            )
-        _plan_live(address, as_json)
+    spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
+    work = [_read_task(text) for text in task or ()]
+    if scenario is None and node_types is None:
+        if spec is None and not work:
+            _plan_live(address, as_json)
+        else:
+            _plan_beside(address, spec, work, as_json)
         return
+    if scenario is None and spec is None and not work:
+        raise InvalidInputError(
+            "nothing is named to plan for; for example: remora plan my-cluster.yaml --node-types types.yaml, or "
+            'remora plan --node-types types.yaml --virtual-cluster \'{"flexible_resource_min": {"CPU": 64}}\''
+        )
     loaded = load_scenario(scenario) if scenario is not None else parse_scenario("{}", name="this")
     if node_types is not None:
         loaded = with_types(loaded, load_node_types(node_types))
-    spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
-    planned = plan_scenario(loaded, spec)
+    planned = plan_scenario(loaded, spec, work)
     if as_json:
         typer.echo(json.dumps(planned.to_dict(), indent=2))
         return
@@ -69,6 +90,51 @@ def plan(
     console.print(Text(planned_headline(planned), style="bold"))
     for table in planned_tables(planned):
         show_table(console, table)
+
+
+def _plan_beside(address: str | None, spec: VirtualCluster | None, work: list[Tasks], as_json: bool) -> None:
+    """What the cluster that runs would start for something that is not submitted yet."""
+    asks = [
+        (
+            Ask(parse_request("task", **{key: value for key, value in options.items() if key != "labels"}), _labels(options)),
+            count,
+        )
+        for options, count in work
+    ]
+    found = connected(address).plan_for(spec, asks)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    rows = tuple((each["name"], "\n".join([each["words"], *_tries(each)])) for each in found["asked"])
+    show_table(console_for(), Table("What would be started", ("For", "What"), rows))
+
+
+def _read_task(text: str) -> Tasks:
+    """Return the options of equal tasks, and how many there are."""
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"--task {text!r} is not JSON ({error}); for example --task '{_TASK}'") from None
+    if not isinstance(options, dict):
+        raise InvalidInputError(f"--task {text!r} is not a JSON object; for example --task '{_TASK}'")
+    unknown = next((key for key in options if key not in _TASK_KEYS), None)
+    if unknown is not None:
+        raise InvalidInputError(
+            f"--task: a task has no {unknown!r} here: it has {', '.join(_TASK_KEYS)}; for example '{_TASK}'"
+        )
+    count = options.pop("count", 1)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_TASKS:
+        raise InvalidInputError(
+            f"--task: count is {count!r}: it is a whole number from 1 to {_MOST_TASKS:,}; for example '{_TASK}'"
+        )
+    options.setdefault("resources", {"CPU": 1})
+    parse_request("task", **{key: value for key, value in options.items() if key != "labels"})
+    _labels(options)
+    return options, count
+
+
+def _labels(options: Mapping[str, Any]) -> Labels:
+    return parse_workload_labels(options.get("labels"))
 
 
 def _plan_live(address: str | None, as_json: bool) -> None:
@@ -91,4 +157,8 @@ def _plan_live(address: str | None, as_json: bool) -> None:
 
 
 def _why(answer: dict[str, Any]) -> str:
-    return "\n".join([answer["reason"], *(f"try: {text}" for text in answer["suggestions"])])
+    return "\n".join([answer["reason"], *_tries(answer)])
+
+
+def _tries(answer: dict[str, Any]) -> list[str]:
+    return [f"try: {text}" for text in answer["suggestions"]]

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from remora.machine.metadata import ask_clouds
-from remora.machine.starting import start_command, start_labels
+from remora.machine.starting import start_command, start_labels, types_file
+from remora.sim.node_types_file import FILE_VARIABLE
 
 PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -40,6 +41,15 @@ def start(
             show_default=False,
         ),
     ] = None,
+    node_types: Annotated[
+        Path | None,
+        typer.Option(
+            "--node-types",
+            metavar="FILE.yaml",
+            help="The machines that can be started, where the autoscaler does not say; with --head.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Start a node of a Ray cluster, with labels and taints.
 
@@ -52,6 +62,8 @@ def start(
 
     remora start --head --rare-resource-isolation gpu
 
+    remora start --head --node-types types.yaml
+
     remora start --address=10.0.0.1:6379 --num-gpus=1 --taints '{"gpu_node":"true"}' --labels zone=a
     """
     found = start_labels(
@@ -63,6 +75,8 @@ def start(
         taints=taints or (),
         rare_resources=rare_resources or (),
     )
+    if node_types is not None:
+        os.environ[FILE_VARIABLE] = types_file(context.args, node_types)
     command = start_command(context.args, found)
     sys.stdout.flush()
     # Not a child: signals, --block and the exit code are then ray start's own.

@@ -16,10 +16,11 @@ from remora.controller.clusters.lending import Kind
 from remora.controller.clusters.records import CLOSED
 from remora.controller.controller import Controller
 from remora.controller.groups.group_shares import IN_USE
-from remora.controller.views.machine_words import with_machines
+from remora.controller.views.machine_words import suggestions_for, with_machines
 from remora.controller.views.reasons import why_waiting, why_work
 from remora.controller.views.status import status
 from remora.controller.views.tree_view import look_at, root_row, tree
+from remora.controller.views.unsubmitted import plan_for
 from remora.errors import ConflictError, ControllerAwayError, RemoraError, UnknownNameError
 from remora.kernel.explaining.explain import Explanation
 from remora.kernel.explaining.explain_groups import explain_group
@@ -131,9 +132,12 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     if option is not None and request.cluster is None and not is_there(controller.cluster, group, option):
         # Only with machines that are not there: until they are, GCS would find it infeasible.
         controller.scaling.waits.offer(call.ask, request)
-        return value(_offer(None, {}, with_machines(controller, Explanation(_NO_MACHINES), ("group", call.ask))))
+        return value(_refused(controller, Explanation(_NO_MACHINES), call.ask))
     if option is None:
-        return value(_offer(None, {}, explain_group(controller.cluster, group)))
+        # Not even with all machines that there may be. Where it is planned for, that says which limit is in the way.
+        if request.cluster is None:
+            controller.scaling.waits.offer(call.ask, request)
+        return value(_refused(controller, explain_group(controller.cluster, group), call.ask))
     if request.cluster is None:
         controller.scaling.waits.place(call.ask)
         kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
@@ -142,7 +146,7 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
     record, why = controller.groups.offer(group, option, call.job_id, call.ask)
     if record is None:
         controller.scaling.waits.offer(call.ask, request)
-        return value(_offer(None, {}, with_machines(controller, why, ("group", call.ask))))
+        return value(_refused(controller, why, call.ask))
     controller.scaling.waits.place(call.ask)
     share_id = record.cluster_id
 
@@ -385,6 +389,12 @@ def _tree(controller: Controller, _: calls.GetTree) -> Pending:
     return value([root_row(controller.cluster), *tree(controller)])
 
 
+@answers(calls.PlanFor)
+def _plan_for(controller: Controller, call: calls.PlanFor) -> Pending:
+    spec = VirtualCluster.parse(call.spec) if call.spec else None
+    return value(plan_for(controller, spec, call.priority, [(decode_ask(ask), count) for ask, count in call.work]))
+
+
 @answers(calls.Withdraw)
 def _withdraw(controller: Controller, _: calls.Withdraw) -> Pending:
     controller.withdraw()
@@ -430,6 +440,13 @@ def _stand(controller: Controller, nodes: dict[str, list[str]]) -> bool:
 def _offer(option: int | None, nodes: dict[str, list[str]], why: Explanation, share_id: str | None = None) -> dict[str, Any]:
     suggestions = [str(each) for each in why.suggestions]
     return {"option": option, "nodes": nodes, "share_id": share_id, "reason": why.reason, "suggestions": suggestions}
+
+
+def _refused(controller: Controller, why: Explanation, ask: str) -> dict[str, Any]:
+    """No place now: why, and what is done about machines for it. Where a limit of theirs is in the way, that is what would
+    help."""
+    offer = _offer(None, {}, with_machines(controller, why, ("group", ask)))
+    return {**offer, "suggestions": suggestions_for(controller, ("group", ask)) or offer["suggestions"]}
 
 
 def _overrides(controller: Controller, node_id: str) -> Overrides:

@@ -41,7 +41,7 @@ _WRITERS = 512
 """So many effects may be under way; a thread that waits for a raylet costs little, and there are no more than were needed."""
 
 _FRESH = (calls.Place, calls.OfferGroup, calls.CreateCluster, calls.GetTree, calls.PreviewNode, calls.ResizeCluster)
-_NEWEST = (calls.FindNode, calls.LabelNode, calls.TaintNode, calls.GetStatus, calls.Explain, calls.GetClusters)
+_NEWEST = (calls.FindNode, calls.LabelNode, calls.TaintNode, calls.GetStatus, calls.Explain, calls.GetClusters, calls.PlanFor)
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import inspect
+import json
 import logging
 import os
 import socket
@@ -42,6 +43,7 @@ from remora.model.taints import rare_resources
 from remora.model.virtual_clusters import VirtualCluster
 from remora.protocol import changes
 from remora.wire.answers import Event, Status, VirtualClusterStatus
+from remora.wire.asks import Ask, encode_ask
 from remora.wire.calls import (
     By,
     Call,
@@ -51,6 +53,7 @@ from remora.wire.calls import (
     GetClusters,
     GetEvents,
     GetStatus,
+    PlanFor,
     PutObject,
     Withdraw,
     new_ask,
@@ -249,6 +252,14 @@ def status() -> Status:
     """Return the nodes with labels, taints and use; and what waits, why, and what would help."""
     answer: Status = link.ask(GetStatus())
     return answer
+
+
+def plan_for(spec: VirtualCluster | None, work: Iterable[tuple[Ask, int]] = ()) -> dict[str, Any]:
+    """Which machines would be started for what is not submitted yet, beside all that waits."""
+    asks = [(encode_ask(ask), count) for ask, count in work]
+    text, priority = (json.dumps(spec.to_dict()), spec.priority) if spec is not None else ("", 0)
+    found: dict[str, Any] = link.ask(PlanFor(text, priority, asks))
+    return found
 
 
 def virtual_clusters() -> list[VirtualClusterStatus]:

@@ -10,6 +10,7 @@ from remora.errors import InvalidInputError
 from remora.machine.defaults import Ask, default_labels, is_head
 from remora.machine.written import isolation_of, labels_in_file, labels_of, taints_of
 from remora.model.labels import show_labels
+from remora.sim.node_types_file import load_node_types
 
 
 def start_labels(
@@ -32,6 +33,20 @@ def start_labels(
     given = labels_in_file(labels_file) if labels_file is not None else {}
     given |= labels_of(labels) | taints_of(taints) | isolation_of(rare_resources)
     return given | default_labels(given, arguments, environ, ask, devices)
+
+
+def types_file(arguments: Sequence[str], path: Path) -> str:
+    """Return where a file of node types lies, for whoever reads it later. Raises when nothing of it could be read, or part of
+    it: whoever starts a cluster can still repair it."""
+    if not is_head(arguments):
+        raise InvalidInputError(
+            f"--node-types {path} is said once for the whole cluster, by its head; "
+            "for example remora start --head --node-types types.yaml"
+        )
+    problems = load_node_types(path).problems
+    if problems:
+        raise InvalidInputError("; ".join(problems))
+    return str(path.resolve())
 
 
 def start_command(arguments: Sequence[str], labels: Mapping[str, str]) -> list[str]:

@@ -89,11 +89,13 @@ class NodeType:
 
 @dataclass(frozen=True)
 class NodeTypes:
-    """All types, and how many machines of them there may be together. ``problems`` are types that could not be read."""
+    """All types, and how many machines of them there may be together. ``problems`` are types that could not be read,
+    ``source`` is where they were declared."""
 
     types: tuple[NodeType, ...] = ()
     most: int | None = None
     problems: tuple[str, ...] = field(default=(), compare=False)
+    source: str = field(default="", compare=False)
 
     def __iter__(self) -> Iterator[NodeType]:
         return iter(self.types)

@@ -139,6 +139,9 @@ class MemoryPort:
     def wait(self, shape: Mapping[str, float], count: int = 1) -> None:
         self._demands.append(Demand(dict(shape), count))
 
+    def wait_as_group(self, bundles: Iterable[Mapping[str, float]], strategy: str) -> None:
+        self._demands.append(Demand({}, 1, tuple(dict(bundle) for bundle in bundles), strategy))
+
     def submit(self, work: Work) -> None:
         """Something is known to the cluster under its id, or is known to have changed."""
         self._work = [known for known in self._work if known.work_id != work.work_id] + [work]

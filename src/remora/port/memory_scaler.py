@@ -16,8 +16,8 @@ from remora.wire.tokens import is_in_group, is_token
 
 @dataclass
 class MemoryScaler:
-    """``asked`` is what stands in our name, ``asks`` every request that was made. ``out_of`` are types of which none is granted:
-    what is begun of them stays begun."""
+    """``asked`` is what stands in our name, ``asks`` every request that was made. ``out_of`` are types of which none is
+    granted: what is begun of them stays begun."""
 
     port: MemoryPort
     types: NodeTypes | None

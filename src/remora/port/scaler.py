@@ -33,8 +33,8 @@ class Failure:
 @dataclass(frozen=True)
 class Survey:
     """How things stand: ``asked`` in our name, by type, and machines that are ``coming``, whoever asked for them, of which
-    ``granted`` are those that whoever has the machines has promised; which types ``failed`` lately, and which nodes are ``busy``
-    in the eyes of whoever ends idle ones. ``others`` is how many requests stand there that are not ours."""
+    ``granted`` are those that whoever has the machines has promised; which types ``failed`` lately, and which nodes are
+    ``busy`` in the eyes of whoever ends idle ones. ``others`` is how many requests stand there that are not ours."""
 
     asked: Mapping[str, Request] = field(default_factory=dict)
     coming: Mapping[str, int] = field(default_factory=dict)

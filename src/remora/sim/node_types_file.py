@@ -8,6 +8,9 @@ from remora.errors import InvalidInputError, InvalidNodeTypeError
 from remora.model.node_types import NodeTypes, parse_node_types
 from remora.sim.scenario import load_yaml
 
+FILE_VARIABLE = "REMORA_NODE_TYPES"
+"""Names such a file for a cluster whose autoscaler does not say what it can start; on the head node."""
+
 
 def load_node_types(path: str | Path) -> NodeTypes:
     """The types of a file; those that cannot be read are in its ``problems``, each with the place in the file in front."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,8 +35,11 @@ class Planned:
         }
 
 
-def plan_scenario(scenario: Scenario, spec: VirtualCluster | None = None) -> Planned:
-    """What the node types of a scenario would have to start for everything in it, and for a virtual cluster beside it."""
+def plan_scenario(
+    scenario: Scenario, spec: VirtualCluster | None = None, work: Iterable[tuple[Mapping[str, Any], int]] = ()
+) -> Planned:
+    """What the node types of a scenario would have to start for everything in it, and for a virtual cluster and tasks (their
+    options, and how many of them) beside it."""
     if scenario.types is None:
         raise InvalidInputError(
             f"{scenario.name} names no node types, so nothing could be started: add node_types to it, or give a file of them; "
@@ -52,6 +56,9 @@ def plan_scenario(scenario: Scenario, spec: VirtualCluster | None = None) -> Pla
     sim, run = play_at_once(at_once)
     if spec is not None:
         sim.create_virtual_cluster(spec)
+    for options, count in work:
+        for _ in range(count):
+            sim.submit("task", **options)
     called = {cluster.cluster_id: cluster.name for cluster in run.clusters if cluster.cluster_id}
     found = sim.plan()
     names = {

@@ -344,6 +344,15 @@ class GetTree(Call, frozen=True):
     """The root and every virtual cluster, as last seen; for those who look often."""
 
 
+class PlanFor(Call, frozen=True):
+    """Say which machines would be started for a virtual cluster (its spec as JSON, or nothing) and for pieces of work, each as
+    in ``Place`` and how many. Nothing changes."""
+
+    spec: str
+    priority: int
+    work: list[tuple[str, int]]
+
+
 class Withdraw(Call, frozen=True):
     """Take every token from every node. Answered with the nodes that still have some in use."""
 
@@ -392,6 +401,7 @@ AnyCall = Union[  # noqa: UP007 - a type that is built at run time
     GetEvents,
     GetClusters,
     GetTree,
+    PlanFor,
     Withdraw,
     Several,
 ]

@@ -67,3 +67,35 @@ def test_down_with_nothing_up_says_so(started: list[list[str]]) -> None:
     assert CliRunner().invoke(app, ["down"]).stdout == "nothing runs that 'remora up' started\n"
     result = CliRunner().invoke(app, ["down", "--json"])
     assert (result.exit_code, result.stdout) == (0, '{"stopped": []}\n')
+
+
+def test_a_file_of_node_types_is_read_at_once_and_handed_to_the_controller(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REMORA_NODE_TYPES", "")
+    types = tmp_path / "types.yaml"
+    types.write_text("node_types: {web: {resources: {CPU: 4}, max_workers: 10}}", encoding="utf-8")
+    result = CliRunner().invoke(app, ["start", "--head", "--node-types", str(types)])
+    assert result.exit_code == 0, result.output
+    assert os.environ["REMORA_NODE_TYPES"] == str(types)
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "said"),
+    [
+        (["--head"], "node_types: {web: {resources: {cpu: 4}}}", "it is spelled 'CPU'"),
+        (["--head"], "node_types: {web: {resources: {CPU: 4}, taints: {'a b': x}}}", "a b"),
+        (["--head"], "web", "node_types"),
+        (["--address=h:1"], "node_types: {web: {resources: {CPU: 4}}}", "by its head"),
+    ],
+)
+def test_a_file_of_node_types_that_is_wrong_starts_nothing(
+    started: list[list[str]], tmp_path: Path, words: list[str], text: str, said: str
+) -> None:
+    types = tmp_path / "types.yaml"
+    types.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(app, ["start", *words, "--node-types", str(types)])
+    assert result.exit_code != 0
+    assert said in " ".join(str(result.output + str(result.exception or "")).split())
+    assert started == []

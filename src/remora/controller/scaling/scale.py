@@ -33,7 +33,8 @@ _MOST_NAMED = 2
 
 
 class Scaling:
-    """``newest`` is the last plan. Without an autoscaler nothing is done, at no cost."""
+    """``newest`` is the last plan, ``waiting`` what waited long enough at the last look. Without an autoscaler nothing is done,
+    at no cost."""
 
     def __init__(self, context: Context, scheduler: Scheduler, machines: Machines, waits: Waits, keeper: Keeper) -> None:
         self._context = context
@@ -42,6 +43,7 @@ class Scaling:
         self.waits = waits
         self.keeper = keeper
         self.newest = Plan()
+        self.waiting = Waiting()
         self._answers: dict[Hashable, Answer] = {}
         self._stamp: object = None
         self._plan_at = 0.0
@@ -75,8 +77,8 @@ class Scaling:
             if self.machines.problem:
                 self.keeper.keep({}, views)
             return
-        waiting = self.waits.see(demands)
-        self._plan(waiting, changes)
+        self.waiting = self.waits.see(demands)
+        self._plan(self.waiting, changes)
         self._keep(views)
 
     def plan(self) -> list[ReadNodeTypes | LookAtMachines | AskForMachines | Nudge]:

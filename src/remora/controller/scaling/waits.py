@@ -63,6 +63,7 @@ class Waits:
         self._registry = registry
         self._lines: dict[Hashable, _Line] = {}
         self._offered: dict[str, tuple[Group, float]] = {}
+        self._in_gcs: dict[GroupRequest, Hashable] = {}
         self.settled = True
 
     def offer(self, group_id: str, request: GroupRequest) -> None:
@@ -94,6 +95,10 @@ class Waits:
         waited = tuple(group for group in every if self._is_old(("group", group.group_id), 1, now))
         self._lines = {key: line for key, line in self._lines.items() if now - line.seen_at < _GONE_SECONDS}
         return replace(found, work=tuple(work), groups=waited)
+
+    def key_in_gcs(self, request: GroupRequest) -> Hashable:
+        """Return how a plan knows a placement group that waits in GCS; of equal ones one."""
+        return self._in_gcs.get(request)
 
     def since(self, key: Hashable) -> float | None:
         """Return since when something waits."""
@@ -128,6 +133,7 @@ class Waits:
         is Ray's business."""
         demands: dict[Hashable, Demand] = {}
         groups: list[Group] = []
+        self._in_gcs.clear()
         for each in reported:
             if each.bundles:
                 group = self._group(each, len(groups))
@@ -160,9 +166,12 @@ class Waits:
         if not known or len(known) != len(specs):
             return None
         bundles = tuple(Bundle(real(shape), spec.choices[0]) for shape, spec in zip(reported.bundles, known, strict=True))
-        return Group(
-            f"{len(bundles)} bundles in GCS, number {number + 1}", GroupRequest((bundles,), reported.strategy or "PACK")
+        group_id, request = (
+            f"{len(bundles)} bundles in GCS, number {number + 1}",
+            GroupRequest((bundles,), reported.strategy or "PACK"),
         )
+        self._in_gcs[request] = ("group", group_id)
+        return Group(group_id, request)
 
 
 def work_key(class_id: str, need: Resources) -> Hashable:

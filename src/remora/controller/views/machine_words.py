@@ -67,5 +67,12 @@ def machines(controller: Controller) -> dict[str, Any] | None:
     problems = [*([owner.problem] if owner.problem else []), *(owner.types.problems if owner.types is not None else ())]
     most = table.types.most if table is not None else None
     others = owner.survey.others if owner.survey is not None else 0
-    found = {"types": rows, "max_workers": most, "kept": kept, "problems": problems, "requests_of_others": others}
-    return {**found, "plan": scaling.newest.to_dict()}
+    return {
+        "source": owner.types.source if owner.types is not None else "",
+        "types": rows,
+        "max_workers": most,
+        "kept": kept,
+        "problems": problems,
+        "requests_of_others": others,
+        "plan": scaling.newest.to_dict(),
+    }

@@ -57,7 +57,10 @@ def why_waiting(controller: Controller, shapes: tuple[Shape, ...], strategy: str
         bundles = tuple(Bundle(need, spec.choices[0]) for need, spec in zip(resources, known, strict=True))
         group = Group("", GroupRequest((bundles,), strategy, cluster=_living(controller, known[0])))
         asked = "; ".join(dict.fromkeys(spec.describe() for spec in known if spec.describe()))
-        return _row(asked, explain_group(controller.cluster, group), busy=first_possible(controller.cluster, group) is not None)
+        key = controller.scaling.waits.key_in_gcs(group.request)
+        why = with_machines(controller, explain_group(controller.cluster, group), key)
+        busy = first_possible(controller.cluster, group) is not None
+        return _row(asked, why, busy=busy, more=suggestions_for(controller, key))
     request = Request(TASK, resources[0], resources[0], known[0].choices, cluster=_living(controller, known[0]))
     busy = any(feasible(controller.cluster, Query(request, choice)) for choice in request.choices)
     key = work_key(known[0].class_id, resources[0])

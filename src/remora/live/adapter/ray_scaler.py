@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from remora.errors import ControllerError
@@ -31,7 +32,7 @@ class RayScaler:
                 "this cluster has Ray's autoscaler v1, which knows no labels: attached work adds no node; start the head with "
                 "RAY_enable_autoscaler_v2=1"
             )
-        self._types = self._source.read()
+        self._types = replace(self._source.read(), source=self._source.name)
         return self._types
 
     def survey(self) -> Survey:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from remora.model.node_types import NodeTypes, parse_node_types
-from remora.sim.node_types_file import load_node_types
+from remora.sim.node_types_file import FILE_VARIABLE, load_node_types
 
 if TYPE_CHECKING:
     from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig, NodeTypeConfig
 
-FILE_VARIABLE = "REMORA_NODE_TYPES"
 _MONITOR = "monitor.py"
 _CONFIG = "--autoscaling-config="
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -3,6 +3,7 @@ twice."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,14 +15,16 @@ from remora.controller.effects import AskForMachines, Done, LookAtMachines, Nudg
 from remora.controller.journal import Journal
 from remora.controller.scaling import machines, scale
 from remora.controller.scaling.keeper import NUDGED_SECONDS
-from remora.errors import InvalidVirtualClusterError
+from remora.errors import ControllerError, InvalidVirtualClusterError
 from remora.kernel.provisioning import planning
 from remora.kernel.provisioning.demands import Waiting
 from remora.model.node_types import parse_node_types
+from remora.model.requests import parse_request
 from remora.port.contract import NodeView, Observation
 from remora.port.memory_scaler import MemoryScaler
 from remora.port.scaler import Failure, Request, Survey
 from remora.wire import calls
+from remora.wire.asks import Ask, encode_ask
 from remora.wire.tokens import KEEP, TAKEN, class_token
 
 TYPES: dict[str, Any] = {
@@ -246,8 +249,27 @@ def test_a_minimum_beyond_all_types_is_refused_as_before(world: ScalingWorld) ->
 
 
 def test_a_gang_that_does_not_fit_as_a_whole_starts_nothing(world: ScalingWorld) -> None:
-    assert world.offer(None, *[{"CPU": 1.0}] * 4, strategy="STRICT_SPREAD").option is None
+    for _ in range(3):
+        found = world.offer(None, *[{"CPU": 1.0}] * 4, strategy="STRICT_SPREAD")
+        assert found.option is None
+        world.later(0.5)
+    assert "needs 4 nodes of type web, more than may be started (type web is at its maximum of 3)" in found.reason
+    assert found.suggestions == ["raise the maximum of type web above 3"]
     assert world.settle() == {}
+
+
+def test_a_group_that_waits_in_gcs_says_what_was_asked_for(world: ScalingWorld) -> None:
+    """There is a node that could hold it, and something else is on it."""
+    world.port.join("n1", {"CPU": 2.0})
+    world.later(0.5)
+    world.port.take("n1", {"CPU": 2.0})
+    of = spec()
+    world.ensure(of)
+    shape = {"CPU": 2.0, class_token(of.class_id): TAKEN}
+    world.port.wait_as_group([shape], "PACK")
+    assert world.settle() == {"web": 1}
+    (reason,) = waiting(world)
+    assert "1 node of type web was asked for" in reason
 
 
 def test_a_gang_makes_all_its_machines_come(world: ScalingWorld) -> None:
@@ -415,6 +437,61 @@ def test_the_status_shows_types_with_how_many_there_are_and_for_whom(world: Scal
 
 def test_a_cluster_without_autoscaler_has_no_machines_in_its_status() -> None:
     assert "machines" not in LeasedWorld("n1").status()
+
+
+# What is not submitted yet
+
+
+def tasks(count: int, **options: Any) -> tuple[str, int]:
+    return encode_ask(Ask(parse_request("task", **options))), count
+
+
+def would_start(world: ScalingWorld, spec: str = "", *work: tuple[str, int], priority: int = 0) -> list[tuple[Any, str]]:
+    found = world.ask(calls.PlanFor(spec, priority, list(work)))
+    return [(each["starts"], each["words"]) for each in found["asked"]]
+
+
+def test_what_is_not_submitted_yet_is_planned_for_beside_what_waits(world: ScalingWorld) -> None:
+    world.wait_for(2)
+    assert world.settle() == {"web": 1}
+    asks = list(world.scaler.asks)
+    assert would_start(world, '{"flexible_resource_min": {"CPU": 4}}') == [({"web": 2}, "2 nodes of type web to be started")]
+    ((starts, words),) = would_start(world, "", tasks(3, resources={"GPU": 1}, **TOLERATES))
+    assert starts == {"gpu": 2}
+    assert "1 of 3 get none: type gpu is at its maximum of 2" in words
+    assert world.settle() == {"web": 1}
+    assert world.scaler.asks == asks, "nothing changes"
+
+
+def test_what_would_have_room_or_could_never_says_so(world: ScalingWorld) -> None:
+    world.port.join("n1", {"CPU": 4.0})
+    world.later(0.5)
+    assert would_start(world, '{"flexible_resource_min": {"CPU": 3}}') == [({}, "has room on the nodes that are there")]
+    assert would_start(world, "", tasks(1, resources={"CPU": 4})) == [({}, "has room on the nodes that are there")]
+    ((_, words),) = would_start(world, "", tasks(1, resources={"TPU": 1}))
+    assert words == "no type has the resource TPU"
+
+
+def test_what_would_have_a_priority_comes_before_the_queue(world: ScalingWorld) -> None:
+    """Three machines are the most: for the one that is queued, or for the one that would be before it."""
+    world.create(flexible_resource_min={"CPU": 6})
+    assert world.settle() == {"web": 3}
+    ((_, words),) = would_start(world, '{"flexible_resource_min": {"CPU": 6}}')
+    assert "type web is at its maximum of 3" in words
+    ((starts, _),) = would_start(world, '{"flexible_resource_min": {"CPU": 6}}', priority=1)
+    assert starts == {"web": 3}
+
+
+def test_without_node_types_nothing_can_be_said_of_what_is_not_submitted() -> None:
+    world = LeasedWorld("n1")
+    with pytest.raises(ControllerError, match=r"it has no autoscaler.*remora plan --node-types"):
+        world.ask(calls.PlanFor("", 0, [tasks(1)]))
+
+
+def test_the_status_says_where_the_types_come_from(world: ScalingWorld) -> None:
+    world.scaler.types = replace(parse_node_types({**TYPES, "max_workers": 7}), source="the file types.yaml")
+    world.pass_time(machines.TYPES_SECONDS + 1, every=5)
+    assert world.status()["machines"]["source"] == "the file types.yaml"
 
 
 # Life and death
