@@ -16,6 +16,7 @@ from tests.soak.growing import assert_empty, attached_cluster
 
 import remora
 from remora import VirtualCluster, actor_affinity, label_not_in
+from remora.live.api import virtual_clusters
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def opened(spec: dict[str, Any]) -> Iterator[tuple[threading.Event, threading.Ev
 
 def queued() -> dict[str, str]:
     """The virtual clusters that wait, with why."""
-    return {row["cluster_id"]: row["reason"] for row in remora.virtual_clusters() if row["state"] == "QUEUED"}
+    return {row["cluster_id"]: row["reason"] for row in virtual_clusters() if row["state"] == "QUEUED"}
 
 
 def test_an_elastic_cluster_grows_and_gives_its_machine_back(growing: Autoscaling) -> None:
@@ -70,7 +71,7 @@ def test_an_elastic_cluster_grows_and_gives_its_machine_back(growing: Autoscalin
         eventually(lambda: all_kinds() == ["web"], 60)  # the share that it gave back is held there, and keeps nothing busy
         time.sleep(IDLE_SECONDS + 3)
         assert all_kinds() == ["web"], "its minimum stays"
-        assert list(kept().values()) == [f"the minimum of {remora.virtual_clusters()[0]['cluster_id']} lies there"]
+        assert list(kept().values()) == [f"the minimum of {virtual_clusters()[0]['cluster_id']} lies there"]
 
 
 def test_a_minimum_beyond_all_types_is_refused(growing: Autoscaling) -> None:

@@ -243,7 +243,7 @@ def test_a_file_that_was_given_comes_first_and_kuberay_last(tmp_path: Path) -> N
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
         "RAY_CLUSTER_NAME": "mine",
         "RAY_CLUSTER_NAMESPACE": "team",
-        "RAY_NODE_TYPE_NAME": "headgroup",
+        "RAY_enable_autoscaler_v2": "true",
     }
     found = find_source("a:1", inside, tmp_path)
     assert isinstance(found, KubeRay)

@@ -212,9 +212,12 @@ _CONFIG = "ray.autoscaler.v2.instance_manager.config"
 SCALING = (
     Name(_CONFIG, "FileConfigReader", "the types of machines, as Ray's autoscaler reads them from its file"),
     Name(_CONFIG, "FileConfigReader.get_cached_autoscaling_config", "what it read"),
-    Name(_CONFIG, "KubeRayConfigReader", "the same from KubeRay"),
-    Name(_CONFIG, "KubeRayConfigReader.get_cached_autoscaling_config", "what it read"),
-    Name("ray.autoscaler._private.kuberay.autoscaling_config", "AutoscalingConfigProducer", "how KubeRay is asked"),
+    Name(
+        "ray.autoscaler._private.kuberay.autoscaling_config",
+        "_derive_autoscaling_config_from_ray_cr",
+        "what a RayCluster says of its groups, as KubeRay's autoscaler understands it",
+    ),
+    Name(_CONFIG, "AutoscalingConfig", "the same in the words of any autoscaler"),
     Name(_CONFIG, "AutoscalingConfig.get_head_node_type", "the type that is not started"),
     Name(_CONFIG, "AutoscalingConfig.get_idle_timeout_s", "when an idle machine is ended"),
     Name(_CONFIG, "AutoscalingConfig.get_node_type_configs", "the types"),

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from remora.errors import ControllerError
+from remora.machine import kubernetes
 from remora.model.node_types import NodeTypes, parse_node_types
 from remora.sim.node_types_file import FILE_VARIABLE, load_node_types
 
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig, NodeTypeConfig
 
 _MONITOR = "monitor.py"
+_VERSION = "RAY_enable_autoscaler_v2"
+"""KubeRay says in the environment of the head which autoscaler it has started, where the resource names a version."""
 _CONFIG = "--autoscaling-config="
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class Source(Protocol):
@@ -61,19 +64,33 @@ class MonitorsFile:
 
 
 class KubeRay:
-    """The custom resource of the cluster, read through Kubernetes as Ray's autoscaler reads it."""
+    """The custom resource of the cluster, understood as Ray's autoscaler understands it. An error is told at once: the
+    controller does not wait for it."""
 
-    def __init__(self, cluster: str, namespace: str) -> None:
+    def __init__(self, cluster: str, namespace: str, environ: Mapping[str, str]) -> None:
         self.name = f"the RayCluster {namespace}/{cluster}"
         self._cluster = cluster
         self._namespace = namespace
+        self._environ = environ
 
     def read(self) -> NodeTypes:
-        from ray.autoscaler._private.kuberay.autoscaling_config import AutoscalingConfigProducer
-        from ray.autoscaler.v2.instance_manager.config import KubeRayConfigReader
+        from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
+        from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
 
-        reader = KubeRayConfigReader(AutoscalingConfigProducer(self._cluster, self._namespace))
-        return types_in(reader.get_cached_autoscaling_config())
+        return types_in(AutoscalingConfig(_derive_autoscaling_config_from_ray_cr(self._resource())))
+
+    def is_autoscaling(self) -> bool:
+        """Return whether KubeRay has started an autoscaler beside the head. It may say so in the environment; else the resource
+        does, which a head without an autoscaler has no right to read."""
+        if _VERSION in self._environ:
+            return True
+        try:
+            return bool(self._resource()["spec"].get("enableInTreeAutoscaling"))
+        except ControllerError:
+            return False
+
+    def _resource(self) -> dict[str, Any]:
+        return kubernetes.ray_cluster(self._cluster, self._namespace, self._environ)
 
 
 def find_source(gcs_address: str, environ: Mapping[str, str] = os.environ, processes: Path = Path("/proc")) -> Source | None:
@@ -85,8 +102,9 @@ def find_source(gcs_address: str, environ: Mapping[str, str] = os.environ, proce
     if path is not None:
         return MonitorsFile(path)
     cluster = environ.get("RAY_CLUSTER_NAME", "")
-    if cluster and environ.get("KUBERNETES_SERVICE_HOST") and _is_autoscaling(environ):
-        return KubeRay(cluster, environ.get("RAY_CLUSTER_NAMESPACE") or _NAMESPACE_FILE.read_text(encoding="utf-8").strip())
+    if cluster and environ.get("KUBERNETES_SERVICE_HOST"):
+        found = KubeRay(cluster, kubernetes.namespace(environ), environ)
+        return found if found.is_autoscaling() else None
     return None
 
 
@@ -117,11 +135,6 @@ def _entry(each: NodeTypeConfig, idle_seconds: float | None) -> dict[str, Any]:
         "priority": int(getattr(each, "priority", 0) or 0),
         "idle_seconds": idle_seconds if each.idle_timeout_s is None else each.idle_timeout_s,
     }
-
-
-def _is_autoscaling(environ: Mapping[str, str]) -> bool:
-    """Whether KubeRay has started an autoscaler beside the head: then its settings are there to be asked for."""
-    return environ.get("RAY_NODE_TYPE_NAME", "") == "headgroup" or "RAY_CLOUD_INSTANCE_ID" in environ
 
 
 def _command_lines(processes: Path) -> Iterable[list[str]]:
