@@ -1,4 +1,5 @@
-"""``make demo``: a Ray of four nodes on this machine, the stories on it one after another, and everything stopped again.
+"""``make demo``: a Ray of four nodes on this machine, the stories on it one after another, then one that grows, and everything
+stopped again.
 
 It keeps its state in a folder of its own, so that a cluster of ``remora up`` is left in peace.
 """
@@ -31,7 +32,9 @@ def main() -> int:
         os.environ.pop("RAY_ADDRESS", None)
         try:
             with console.status("starting Ray") as status:
-                _play(console, status)
+                played = _play(console, status)
+                local_ray.down(os.environ, lambda line: None)
+                _grow(played + 1, status)
         except KeyboardInterrupt:
             console.print("\ninterrupted")
             return 130
@@ -45,7 +48,13 @@ def main() -> int:
     return 0
 
 
-def _play(console: Console, status: Status) -> None:
+def _grow(number: int, status: Status) -> None:
+    from examples.demo.growth import machines_come_and_go
+
+    machines_come_and_go(number, status)
+
+
+def _play(console: Console, status: Status) -> int:
     from remora.live.adapter.local_nodes import living_nodes  # imports Ray, which takes a while
 
     cluster, ids = local_ray.up(load_nodes(None), os.environ, living_nodes, console.print)
@@ -66,6 +75,7 @@ def _play(console: Console, status: Status) -> None:
             stage.clear()
     finally:
         ray.shutdown()
+    return len(STORIES)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
