@@ -170,6 +170,9 @@ def test_the_status_says_what_is_coming_what_failed_and_what_is_busy() -> None:
     assert machine_messages.granted(data) == {"web": 1}, "one that has joined is not coming"
     assert machine_messages.failures(data) == (Failure("gpu", "no capacity", 12.0),)
     assert machine_messages.busy_nodes(data) == {"01"}
+    assert not machine_messages.is_refused(data)
+    state.infeasible_cluster_resource_constraints.add()
+    assert machine_messages.is_refused(reply.SerializeToString())
 
 
 class Gcs:

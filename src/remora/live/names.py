@@ -323,7 +323,16 @@ MESSAGES = (
     Message(_COMMON, "LabelSelector", ("label_constraints",)),
     Message(_COMMON, "LabelSelectorConstraint", ("label_key", "label_values", "operator")),
     Message(_COMMON, "LabelSelectorOperator", ("LABEL_OPERATOR_NOT_IN",)),
-    Message(_SCALER, "AutoscalingState", ("failed_instance_requests", "pending_instance_requests", "pending_instances")),
+    Message(
+        _SCALER,
+        "AutoscalingState",
+        (
+            "failed_instance_requests",
+            "infeasible_cluster_resource_constraints",
+            "pending_instance_requests",
+            "pending_instances",
+        ),
+    ),
     Message(_SCALER, "ClusterResourceConstraint", ("resource_requests",)),
     Message(_SCALER, "ClusterResourceState", ("cluster_resource_constraints", "node_states")),
     Message(_SCALER, "FailedInstanceRequest", ("failed_ts", "ray_node_type_name", "reason")),

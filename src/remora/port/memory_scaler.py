@@ -23,6 +23,7 @@ class MemoryScaler:
     types: NodeTypes | None
     asked: dict[str, Request] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
+    refused: bool = False
     asks: list[dict[str, int]] = field(default_factory=list)
     coming: list[str] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
@@ -37,7 +38,8 @@ class MemoryScaler:
     def survey(self) -> Survey:
         counts = {name: self.coming.count(name) for name in self.coming}
         granted = {name: count for name, count in counts.items() if name not in self.out_of}
-        return Survey(dict(self.asked), counts, tuple(self.failed), frozenset(self.busy()), len(self.others), granted)
+        others = len(self.others)
+        return Survey(dict(self.asked), counts, tuple(self.failed), frozenset(self.busy()), others, granted, self.refused)
 
     def ask(self, wanted: Mapping[str, int], nodes: Mapping[str, str], head: str) -> None:
         self.asks.append(dict(wanted))
@@ -51,6 +53,8 @@ class MemoryScaler:
     def start(self) -> dict[str, int]:
         """Begin to start what is asked for and not there yet. Return how many of each type."""
         begun: dict[str, int] = {}
+        if self.refused:
+            return begun
         for name, request in self.asked.items():
             there = [view for view in self._views() if view.node_type == name and view.node_id not in request.known]
             lack = request.count - len(there) - self.coming.count(name)

@@ -34,7 +34,8 @@ class Failure:
 class Survey:
     """How things stand: ``asked`` in our name, by type, and machines that are ``coming``, whoever asked for them, of which
     ``granted`` are those that whoever has the machines has promised; which types ``failed`` lately, and which nodes are
-    ``busy`` in the eyes of whoever ends idle ones. ``others`` is how many requests stand there that are not ours."""
+    ``busy`` in the eyes of whoever ends idle ones. ``others`` is how many requests stand there that are not ours; ``refused``
+    is whether all of them, ours too, are dropped for now, because they cannot be had together."""
 
     asked: Mapping[str, Request] = field(default_factory=dict)
     coming: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Survey:
     busy: frozenset[str] = frozenset()
     others: int = 0
     granted: Mapping[str, int] = field(default_factory=dict)
+    refused: bool = False
 
 
 class Scaler(Protocol):

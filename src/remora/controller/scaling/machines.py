@@ -36,6 +36,10 @@ REST_SECONDS = 30.0
 MOST_REST_SECONDS = 600.0
 """A type that cannot be had rests, each time twice as long."""
 
+YIELD_SECONDS = 12.0
+"""Where ours and somebody else's requests cannot be had together, ours is withdrawn for so long: theirs was there first, and
+what is begun for it counts against the maxima when ours is made again."""
+
 TRIED_SECONDS = 15.0
 _IN_VAIN = 2
 _WORKED_WITH = ("CPU", "GPU")
@@ -78,6 +82,7 @@ class Machines:
         self._read_at = self._looked_at = -1e9
         self.watches = False  # whether somebody wants to know which nodes are busy
         self.is_stale = False
+        self._yield_until = -1e9
 
     # What others ask
 
@@ -113,6 +118,20 @@ class Machines:
                 sure = 0 if rest.hopeless else max(granted.get(name, 0) - self._joined_since.get(name, 0), 0)
                 found[name] = max(count - sure, 0)
         return found
+
+    @property
+    def obstacle(self) -> str:
+        """Return why nothing is started for what is asked for, though the types would do; empty where it is."""
+        if self.survey is None or not self.survey.others or not (self.survey.refused or self._is_yielding):
+            return ""
+        return (
+            "somebody else's request (request_resources) cannot be had, or not together with this, and Ray starts nothing for "
+            "both"
+        )
+
+    @property
+    def _is_yielding(self) -> bool:
+        return self._context.now() < self._yield_until
 
     def asked_at(self, node_type: str) -> float | None:
         """Return since when machines of a type are asked for."""
@@ -201,6 +220,11 @@ class Machines:
             self._asked_at = dict.fromkeys(survey.asked, self._context.now())
         self.survey = survey
         self._joined_since.clear()
+        if survey.refused and survey.others and survey.asked and not self._is_yielding:
+            is_new = self._looked_at - self._yield_until > YIELD_SECONDS
+            self._yield_until = self._looked_at + YIELD_SECONDS
+            if is_new:
+                self._context.note("machines", "", f"what is asked for is withdrawn for {YIELD_SECONDS:g} s: {self.obstacle}")
         for failure in survey.failed:
             self._fail(failure.node_type, failure.reason, failure.at)
 
@@ -237,7 +261,8 @@ class Machines:
             return effects
         standing = self.survey.asked if self.survey is not None else None
         if standing is not None and self._differs(standing):
-            effects.append(AskForMachines(dict(self._wanted), dict(self._live), self._head))
+            wanted = {} if self._is_yielding else dict(self._wanted)
+            effects.append(AskForMachines(wanted, dict(self._live), self._head))
         elif standing is None or ((standing or self._wanted or self.watches) and now - self._looked_at >= LOOK_SECONDS):
             effects.append(LookAtMachines())
         return effects
@@ -245,7 +270,7 @@ class Machines:
     # The rest
 
     def _differs(self, standing: Mapping[str, Request]) -> bool:
-        if {name: each.count for name, each in standing.items()} != self._wanted:
+        if {name: each.count for name, each in standing.items()} != ({} if self._is_yielding else self._wanted):
             return True
         return any(not self._known(name, self._live) <= each.known for name, each in standing.items())
 

@@ -36,6 +36,8 @@ def words_for(controller: Controller, key: Hashable) -> str:
         at = controller.scaling.machines.asked_at(name)
         when = f"asked for {max(round(controller.now() - at), 0)} s ago" if at is not None else "about to be asked for"
         said.append(f"{show_machines({name: count})} {'was' if count == 1 else 'were'} {when}")
+    if counts and controller.scaling.machines.obstacle:
+        said.append(controller.scaling.machines.obstacle)
     if answer.reason:
         left = answer.count - answer.served
         said.append(f"for {left:,} of {answer.count:,} no node is started: {answer.reason}" if answer.served else answer.reason)
@@ -64,7 +66,8 @@ def machines(controller: Controller) -> dict[str, Any] | None:
             }
         )
     kept = [{"node_id": node_id, "kind": each.kind, "why": each.why} for node_id, each in scaling.keeper.kept.items()]
-    problems = [*([owner.problem] if owner.problem else []), *(owner.types.problems if owner.types is not None else ())]
+    problems = [each for each in (owner.problem, owner.obstacle) if each]
+    problems += owner.types.problems if owner.types is not None else ()
     most = table.types.most if table is not None else None
     others = owner.survey.others if owner.survey is not None else 0
     return {

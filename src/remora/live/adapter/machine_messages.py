@@ -39,6 +39,7 @@ _NODES = _path(_RESOURCES, (ClusterResourceState, "node_states"))
 _REQUESTED = _path(_STATE, (AutoscalingState, "pending_instance_requests"))
 _PENDING = _path(_STATE, (AutoscalingState, "pending_instances"))
 _FAILED = _path(_STATE, (AutoscalingState, "failed_instance_requests"))
+_REFUSED = _path(_STATE, (AutoscalingState, "infeasible_cluster_resource_constraints"))
 _ID, _IDLE, _INSTANCE = _path((NodeState, "node_id"), (NodeState, "idle_duration_ms"), (NodeState, "instance_id"))
 
 
@@ -77,6 +78,11 @@ def failures(reply: bytes) -> tuple[Failure, ...]:
         if _NO_FAILURE not in failed.reason:
             found.append(Failure(str(failed.ray_node_type_name), str(failed.reason), float(failed.failed_ts)))
     return tuple(found)
+
+
+def is_refused(reply: bytes) -> bool:
+    """Return whether the constraint cannot be had as a whole: then nothing is started for any part of it."""
+    return any(True for _ in parts(reply, _REFUSED))
 
 
 def busy_nodes(reply: bytes) -> frozenset[str]:

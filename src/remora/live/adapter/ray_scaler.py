@@ -43,6 +43,7 @@ class RayScaler:
             asked=asking.read(bundles),
             coming=Counter(machine_messages.requested(reply)) + Counter(granted),
             granted=granted,
+            refused=machine_messages.is_refused(reply),
             failed=machine_messages.failures(reply),
             busy=machine_messages.busy_nodes(reply),
             others=sum(not asking.is_ours(each) for each in bundles),

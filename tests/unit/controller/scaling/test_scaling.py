@@ -312,6 +312,34 @@ def test_a_machine_that_never_comes_is_not_asked_for_for_ever(world: ScalingWorl
     assert not world.scaler.asked
 
 
+def test_what_others_asked_for_first_is_had_before_ours_where_both_cannot_be(world: ScalingWorld) -> None:
+    """Ray drops the whole constraint where a part of it cannot be had: ours must not be in the way of theirs."""
+    world.scaler.others.append("three machines of type web")
+    world.wait_for(1)
+    assert world.settle() == {"web": 1}
+    world.scaler.refused = True
+    world.pass_time(machines.LOOK_SECONDS + 1)
+    assert not world.scaler.asked
+    (reason,) = waiting(world)
+    assert "somebody else's request (request_resources) cannot be had, or not together with this" in reason
+    (problem,) = world.status()["machines"]["problems"]
+    assert problem in reason
+    world.scaler.refused = False
+    world.scaler.coming += ["web"] * 3  # what is begun for them counts when ours is made again
+    world.pass_time(machines.YIELD_SECONDS + 3)
+    assert world.settle() == {"web": 1}
+    assert world.scaler.start() == {}, "one of theirs will do for us too"
+    assert "request_resources" not in waiting(world)[0]
+
+
+def test_what_cannot_be_had_because_of_others_is_asked_for_again_and_again_but_not_without_a_break(world: ScalingWorld) -> None:
+    world.scaler.others.append("a thousand machines")
+    world.scaler.refused = True
+    world.wait_for(1)
+    world.pass_time(10 * machines.YIELD_SECONDS)
+    assert 5 <= sum(bool(ask) for ask in world.scaler.asks) <= 12
+
+
 SMALL_AND_LARGE: dict[str, Any] = {
     "node_types": {name: {"resources": {"CPU": cpus}, "labels": {"k": name}} for name, cpus in (("small", 2), ("large", 4))}
 }
