@@ -16,24 +16,31 @@ from remora.controller.commands import begin
 from remora.controller.controller import Controller
 from remora.controller.effects import Resize, perform
 from remora.controller.recovery import recover
+from remora.model.node_types import parse_node_types
 from remora.model.strategies import ACTOR
 from remora.port.contract import ACTOR as ACTOR_WORK
-from remora.port.contract import JOB, RUNNING, Work
+from remora.port.contract import JOB, RUNNING, Observation, Work
 from remora.port.memory_port import MemoryPort
+from remora.port.memory_scaler import MemoryScaler
 from remora.wire import calls
 from remora.wire.asks import LEASE_LABEL, REQUEST_LABEL, encode_ask
 from remora.wire.rewrite import Defaults, rewrite
+from remora.wire.tokens import TAKEN, class_token
 
 CLASSES = 100
 ZONES = 50
+TYPES = {"web": {"resources": {"CPU": 16}, "max_workers": 4_000}, "large": {"resources": {"CPU": 64}, "max_workers": 4_000}}
 
 
 class Bench:
-    def __init__(self, nodes: int, actors: int, leases: int) -> None:
+    def __init__(self, nodes: int, actors: int, leases: int, *, grows: bool = False) -> None:
         self.time = 1_000.0
         self.port = MemoryPort()
+        if grows:
+            self.port.scaler = MemoryScaler(self.port, parse_node_types({"node_types": TYPES}))
         for number in range(nodes):
-            self.port.join(f"n{number}", {"CPU": 16, "memory": 64e9}, {"zone": f"z{number % ZONES}"})
+            name = "web" if grows else ""
+            self.port.join(f"n{number}", {"CPU": 16, "memory": 64e9}, {"zone": f"z{number % ZONES}"}, name)
         self.port.submit(Work(JOB, "j1", "", "j1", RUNNING, "", ()))
         self.controller: Controller = recover(self.port, lambda: self.time)
         self.pump()
@@ -172,6 +179,50 @@ def rows(bench: Bench, nodes: int) -> Iterator[tuple[str, str]]:
     yield "a new class", f"{len(writes)} writes in flight together after {took:.1f} ms"
 
 
+def growing_rows(quick: bool) -> Iterator[tuple[str, str]]:
+    """Rounds at 2,000 nodes without an autoscaler and with one; then with 10,000 tasks that wait, which are planned for."""
+    nodes, (actors, leases) = 2_000, (400, 40) if quick else (4_000, 400)
+    idle: dict[bool, float] = {}
+    for grows in (False, True):
+        bench = Bench(nodes, actors, leases, grows=grows)
+        observation = bench.port.observe()
+
+        def quiet(bench: Bench = bench, observation: Observation = observation) -> None:
+            bench.time += 1
+            bench.controller.report(observation)
+            bench.controller.round()
+            bench.pump()
+
+        idle[grows] = median_ms(quiet, 31)
+    yield "a quiet round without an autoscaler", f"{idle[False]:.2f} ms"
+    yield "a quiet round with one", f"{idle[True]:.2f} ms ({idle[True] / idle[False]:.2f} times as long)"
+
+    for number in range(nodes):
+        bench.port.take(f"n{number}", {"CPU": 16})
+    for number in range(20):
+        shape = {"CPU": 1.0 + number, class_token(rewrite({}, Defaults()).spec.class_id): TAKEN}
+        bench.ask(calls.EnsureClass(rewrite({}, Defaults()).spec.encode()))
+        bench.port.wait(shape, 500)
+    took = []
+    bench.time += 1
+    bench.round()  # the first has what others have from then on
+    for number in range(30):
+        bench.time += 0.3
+        if number % 5 == 0:
+            bench.port.take("n0", {"memory": 1.0})  # something changes, so that a plan is made anew
+        observed = bench.port.observe()
+        began = time.process_time()
+        bench.controller.report(observed)
+        bench.controller.round()
+        took.append((time.process_time() - began) * 1e3)
+        bench.pump()
+    asked = sum(bench.controller.scaling.machines.wanted.values())
+    yield (
+        "10,000 tasks of 20 kinds wait",
+        f"{statistics.median(took):.1f} ms, the longest with a plan {max(took):.1f} ms; {asked} asked for",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[10, 100, 1_000, 4_000, 10_000])
@@ -185,6 +236,9 @@ def main() -> None:
         print(f"\n{nodes:,} nodes, {CLASSES} classes, {actors:,} actors, {leases:,} leases ({took:.0f} s to set up)")
         for what, cost in rows(bench, nodes):
             print(f"  {what:40} {cost}")
+    print("\nan autoscaler, 2,000 nodes")
+    for what, cost in growing_rows(args.quick):
+        print(f"  {what:40} {cost}")
 
 
 if __name__ == "__main__":

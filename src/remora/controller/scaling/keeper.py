@@ -67,6 +67,11 @@ class Keeper:
         """Return whether every machine that is to be kept is held."""
         return all(self._book.held(node_id, KEEP) for node_id in self._kept)
 
+    def holds_back(self, views: Mapping[str, NodeView]) -> bool:
+        """Return whether a machine is busy by our holds alone."""
+        held = (views[node_id] for node_id in self._holds.nodes if node_id in views)
+        return any(view.node_type and self.is_held_by_us(view) for view in held)
+
     def is_held_by_us(self, view: NodeView) -> bool:
         """Return whether nothing but our own holds is in use on a node, and it is not kept."""
         if not self._holds.of_node(view.node_id) or view.node_id in self._kept or self._book.held(view.node_id, KEEP):

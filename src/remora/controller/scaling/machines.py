@@ -154,10 +154,11 @@ class Machines:
         if not self.is_on:
             return
         now = self._context.now()
-        for node_id in self._live.keys() - views.keys():
+        is_new = self._live.keys() != views.keys()
+        for node_id in self._live.keys() - views.keys() if is_new else ():
             del self._live[node_id]
             self._arrived.pop(node_id, None)
-        for node_id in [each for each in views if each not in self._live]:
+        for node_id in [each for each in views if each not in self._live] if is_new else ():
             view = views[node_id]
             self._live[node_id] = view.node_type
             self._head = node_id if view.is_head else self._head

@@ -20,6 +20,7 @@ from remora.kernel.provisioning.keeping import kept
 from remora.kernel.provisioning.planning import plan
 from remora.kernel.provisioning.plans import TYPE, Answer, Plan
 from remora.kernel.sharing.compacting import staying_nodes
+from remora.kernel.state.node_sets import NodeSet
 from remora.kernel.state.type_table import TypeTable
 from remora.port.contract import Demand, NodeView
 
@@ -48,6 +49,7 @@ class Scaling:
         self._stamp: object = None
         self._plan_at = 0.0
         self._keep_at = 0.0
+        self._staying: tuple[int, NodeSet] = (-1, 0)  # the nodes that nobody ends, and the version of the nodes they are of
 
     @property
     def is_on(self) -> bool:
@@ -147,9 +149,11 @@ class Scaling:
         if now < self._keep_at and self.keeper.settled:
             return
         self._keep_at = now + _KEEP_SECONDS
-        found = kept(cluster, self.newest, self.keeper.kept, staying_nodes(cluster))
+        if self._staying[0] != cluster.nodes.version:
+            self._staying = cluster.nodes.version, staying_nodes(cluster)
+        found = kept(cluster, self.newest, self.keeper.kept, self._staying[1])
         self.keeper.keep(found, views)
-        self.machines.watches = any(view.node_type and self.keeper.is_held_by_us(view) for view in views.values())
+        self.machines.watches = self.keeper.holds_back(views)
         if self.machines.watches and self.machines.survey is not None:
             self.keeper.nudge(views, self.machines.survey.busy)
 

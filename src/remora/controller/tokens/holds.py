@@ -7,7 +7,7 @@ queued for is held rather than removed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from remora.controller.context import Context
 from remora.controller.effects import Done, Hold, LetGo
@@ -41,6 +41,11 @@ class Holds:
     def of_node(self, node_id: str) -> Mapping[str, Tokens]:
         """Return the holds of a node by name."""
         return self._made.get(node_id, {})
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """Return the nodes with holds."""
+        return self._made.keys()
 
     def is_making(self, node_id: str, token: str | None = None) -> bool:
         """Return whether a hold is about to be made on a node, or one of a single token."""
