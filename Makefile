@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format world rules soak chaos bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchfacts benchreports docs clean
+.PHONY: help install demo test check lint types contracts unit live local format world rules soak chaos bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchgrowth benchfacts benchreports docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ benchclusters: $(STAMP) ## Compare virtual clusters with stock Ray and with plac
 
 benchdemand: $(STAMP) ## Compare plans of machines to start with Ray's own autoscaler, in one process
 	$(BIN)/python benchmarks/demand.py $(BENCH_ARGS)
+
+benchgrowth: $(STAMP) ## Measure how soon machines are asked for and come, on a real Ray with an autoscaler
+	$(BIN)/python benchmarks/growth.py $(BENCH_ARGS)
 
 benchfacts: $(STAMP) ## Measure what the design stands on in stock Ray: resizes, tokens, calls
 	$(BIN)/python benchmarks/facts.py $(BENCH_ARGS)
