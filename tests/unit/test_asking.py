@@ -233,6 +233,7 @@ def test_the_monitors_command_line_names_the_file() -> None:
     ]
     assert monitors_file("10.0.0.1:6380", lines) == "/mine"
     assert monitors_file("10.0.0.9:6380", lines) is None
+    assert monitors_file("10.0.0.1:638", lines) is None
     assert monitors_file("10.0.0.1:6380", [["monitor.py", "--gcs-address=10.0.0.1:6380"]]) is None
 
 

@@ -111,7 +111,8 @@ def find_source(gcs_address: str, environ: Mapping[str, str] = os.environ, proce
 def monitors_file(gcs_address: str, command_lines: Iterable[list[str]]) -> str | None:
     """Return the file that the monitor of this cluster was started with."""
     for arguments in command_lines:
-        if not any(each.endswith(_MONITOR) for each in arguments) or not any(gcs_address in each for each in arguments):
+        values = {each.rpartition("=")[2] for each in arguments}  # the whole address: another port may begin alike
+        if not any(each.endswith(_MONITOR) for each in arguments) or gcs_address not in values:
             continue
         for each in arguments:
             if each.startswith(_CONFIG) and each != _CONFIG:
