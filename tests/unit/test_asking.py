@@ -165,10 +165,13 @@ def test_the_status_says_what_is_coming_what_failed_and_what_is_busy() -> None:
     state.failed_instance_requests.add(ray_node_type_name="web", reason="Launch capped by maxReplicas limit.", failed_ts=13)
     reply.cluster_resource_state.node_states.add(node_id=b"\x01", instance_id="i2", idle_duration_ms=0)
     reply.cluster_resource_state.node_states.add(node_id=b"\x02", instance_id="i3", idle_duration_ms=12)
+    state.failed_instance_requests.add(ray_node_type_name="big", failed_ts=14)
     data = reply.SerializeToString()
     assert machine_messages.requested(data) == {"web": 2}
     assert machine_messages.granted(data) == {"web": 1}, "one that has joined is not coming"
-    assert machine_messages.failures(data) == (Failure("gpu", "no capacity", 12.0),)
+    first, second = machine_messages.failures(data)
+    assert first == Failure("gpu", "no capacity", 12.0)
+    assert "monitor.log on the head says why" in second.reason, "Ray does not always tell"
     assert machine_messages.busy_nodes(data) == {"01"}
     assert not machine_messages.is_refused(data)
     state.infeasible_cluster_resource_constraints.add()

@@ -49,6 +49,7 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
     _see_nodes(controller, observation)
 
     _find_scaler(controller, port)
+    controller.scaling.machines.is_after_another = generation > 1
 
     for (class_id,), body in _entries(controller, CLASSES)[0]:
         with controller.context.aside.care_of("class", class_id):

@@ -63,6 +63,7 @@ class Machines:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.is_on = False
+        self.is_after_another = False  # a controller was here before us, and may have asked for what just joined
         self.problem = ""
         self.types: NodeTypes | None = None
         self.table: TypeTable | None = None
@@ -82,7 +83,8 @@ class Machines:
         self._read_at = self._looked_at = -1e9
         self.watches = False  # whether somebody wants to know which nodes are busy
         self.is_stale = False
-        self._yield_until = -1e9
+        self._yield_until = self._go_on_until = -1e9
+        self._is_told = False  # whether somebody has said what is wanted since it is known what stands
 
     # What others ask
 
@@ -169,8 +171,15 @@ class Machines:
         self._judge(views, now)
 
     def want(self, wanted: Mapping[str, int], whom: Mapping[str, str]) -> None:
-        """Say how many machines of each type there should be beside those that are there, and for whom."""
+        """Say how many machines of each type there should be beside those that are there, and for whom. Nothing is said before
+        it is known what stands."""
+        if self.survey is None:
+            return
         now = self._context.now()
+        self._is_told = True
+        if now < self._go_on_until:  # what waits has yet to be reported, and to become old enough
+            asked = {name: self._goals.get(name, 0) - self.count(name) for name in self.survey.asked}
+            wanted = {**wanted, **{name: count for name, count in asked.items() if count > wanted.get(name, 0)}}
         limited = {name: self._limited(name, count, now) for name, count in wanted.items()}
         before, self._wanted = self._wanted, {name: count for name, count in sorted(limited.items()) if count > 0}
         self._goals = {name: count + self.count(name) for name, count in self._wanted.items()}
@@ -217,8 +226,8 @@ class Machines:
         if done.error:
             return
         survey: Survey = done.answer
-        if self.survey is None:  # what one before us asked for goes on
-            self._asked_at = dict.fromkeys(survey.asked, self._context.now())
+        if self.survey is None:
+            self._go_on(survey)
         self.survey = survey
         self._joined_since.clear()
         if survey.refused and survey.others and survey.asked and not self._is_yielding:
@@ -261,7 +270,7 @@ class Machines:
         if self.types is None:
             return effects
         standing = self.survey.asked if self.survey is not None else None
-        if standing is not None and self._differs(standing):
+        if standing is not None and self._is_told and self._differs(standing):
             wanted = {} if self._is_yielding else dict(self._wanted)
             effects.append(AskForMachines(wanted, dict(self._live), self._head))
         elif standing is None or ((standing or self._wanted or self.watches) and now - self._looked_at >= LOOK_SECONDS):
@@ -269,6 +278,19 @@ class Machines:
         return effects
 
     # The rest
+
+    def _go_on(self, survey: Survey) -> None:
+        """What one before us asked for goes on. Of the machines that are there some may just have joined: work that they have
+        started is still reported as waiting."""
+        now = self._context.now()
+        self._asked_at = dict.fromkeys(survey.asked, now)
+        if not self.is_after_another:
+            return
+        self._go_on_until = now + JOINED_SECONDS
+        for name, request in survey.asked.items():
+            self._goals[name] = len(self._known(name, self._live) & request.known) + request.count
+        for name in filter(None, set(self._live.values())):
+            self._joined_at[name] = now
 
     def _differs(self, standing: Mapping[str, Request]) -> bool:
         if {name: each.count for name, each in standing.items()} != ({} if self._is_yielding else self._wanted):

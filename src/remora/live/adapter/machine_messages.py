@@ -25,6 +25,10 @@ _NO_FAILURE = "maxReplicas"
 """KubeRay caps launches at the maximum of a group, and reports what it capped as failed."""
 
 
+_NOT_SAID = "the provider could not start it, monitor.log on the head says why"
+"""Ray 2.60 loses what the provider said on the way."""
+
+
 def _path(*steps: tuple[Any, str]) -> tuple[int, ...]:
     """The numbers of fields that lead into a message."""
     return tuple(message.DESCRIPTOR.fields_by_name[field].number for message, field in steps)
@@ -76,7 +80,8 @@ def failures(reply: bytes) -> tuple[Failure, ...]:
     for begin, end in parts(reply, _FAILED):
         failed: FailedInstanceRequest = FailedInstanceRequest.FromString(reply[begin:end])
         if _NO_FAILURE not in failed.reason:
-            found.append(Failure(str(failed.ray_node_type_name), str(failed.reason), float(failed.failed_ts)))
+            reason = str(failed.reason) or _NOT_SAID
+            found.append(Failure(str(failed.ray_node_type_name), reason, float(failed.failed_ts)))
     return tuple(found)
 
 

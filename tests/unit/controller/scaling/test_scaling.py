@@ -534,9 +534,33 @@ def test_a_controller_that_is_killed_asks_for_nothing_twice(world: ScalingWorld)
     assert world.scaler.asks == [{"web": 2}]
 
 
+@pytest.mark.parametrize("withdrawn", [True, False])
+def test_a_controller_that_dies_when_a_machine_has_joined_starts_no_other_for_what_runs_there(
+    world: ScalingWorld, withdrawn: bool
+) -> None:
+    """Its successor still hears of work that has started as of work that waits, as those who lived on do."""
+    world.wait_for(1, {"CPU": 2.0})
+    world.settle()
+    world.scaler.start()
+    (node,) = world.scaler.arrive()
+    if withdrawn:
+        world.later(0.5)
+    world.port.take(node, {"CPU": 2.0})
+    world.restart()
+    world.pass_time(machines.JOINED_SECONDS - 0.5, every=0.25)
+    world.port.stop_waiting()
+    world.pass_time(3, every=0.5)
+    assert [ask for ask in world.scaler.asks if ask] == [{"web": 1}]
+    assert world.scaler.start() == {}
+    world.wait_for(1, {"CPU": 2.0})
+    assert world.settle() == {"web": 1}, "for what waits later"
+
+
 def test_what_one_before_asked_for_is_withdrawn_when_nobody_needs_it(world: ScalingWorld) -> None:
     world.scaler.asked = {"gpu": Request(2)}
     world.restart()
+    assert world.settle() == {"gpu": 2}, "who needs it has a moment to be heard"
+    world.pass_time(machines.JOINED_SECONDS)
     assert world.settle() == {}
 
 
