@@ -143,9 +143,9 @@ def test_the_maximum_of_all_together_is_named(growing: Autoscaling) -> None:
 def test_a_type_that_fails_rests_and_the_next_choice_is_started_with_a_reason(growing: Autoscaling) -> None:
     growing.lack(web="InsufficientInstanceCapacity")
     ref = kind_of_node.remote()
-    eventually(lambda: "type web cannot be had now" in str(remora.explain(ref)), 20)
-    assert "(the provider could not start it" in str(remora.explain(ref)), "Ray 2.60 does not hand on what it said"
-    assert "others are started instead" in str(remora.explain(ref))
+    said = eventually(lambda: why if "type web cannot be had now" in (why := str(remora.explain(ref))) else "", 20)
+    assert "(the provider could not start it" in said, "Ray 2.60 does not hand on what it said"
+    assert "others are started instead" in said
     assert ray.get(ref, timeout=40) == "big"
     (row,) = [row for row in remora.status()["machines"]["types"] if row["name"] == "web"]
     assert "could not start it" in row["resting"]
