@@ -3,8 +3,9 @@
     python benchmarks/kernel.py                     all sizes (about three minutes)
     python benchmarks/kernel.py --nodes 100 5000    some sizes
 
-For every size: nodes with zones, tiers and taints, ten workloads placed on each; then requests of four kinds are decided
-and placed. (a) a selector and tolerations, (b) affinity to labels, (c) anti-affinity, (d) soft rules. A decision includes
+For every size: nodes with zones, tiers and taints, ten workloads placed on each; then requests of six kinds are decided
+and placed. (a) a selector and tolerations, (b) affinity to labels, (c) anti-affinity, (d) soft rules, (e) anti-affinity by
+one of 50 zones, (f) spread over them with a skew of 1. A decision includes
 placing it: taking the resources and keeping every index up to date. What is placed is taken away again in between, not
 timed, so that every kind sees the same cluster. The reference decides a few of the same requests; its answers must agree.
 
@@ -21,13 +22,15 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from remora import Exists, actor_affinity, label_in, label_not_in, node_affinity
+from remora import Exists, actor_affinity, label_in, label_not_in, node_affinity, spread
 from remora.kernel.explaining.explain import explain
 from remora.kernel.placing.class_nodes import offered
+from remora.kernel.placing.group_fit import attempt
 from remora.kernel.placing.placement import decide
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.validate import validate
-from remora.kernel.state.workloads import Host, Workload
+from remora.kernel.state.workloads import Group, Host, Workload
+from remora.model.groups import parse_group
 from remora.model.labels import Labels
 from remora.model.requests import Request, parse_request
 from remora.model.resources import Resources
@@ -36,6 +39,7 @@ from remora.testing.reference import decide_by_brute_force
 
 SIZES = (100, 1_000, 5_000, 10_000, 100_000)
 PER_NODE = 10
+CELLS = 50
 ROUND = 2_000
 CONTROLLED = 4_000
 CLASSES = 100
@@ -49,7 +53,8 @@ def build(size: int) -> Cluster:
     cluster = Cluster(seed=0)
     total = Resources.parse({"CPU": 16, "memory": 64})
     for number in range(size):
-        labels = (("id", f"node-{number}"), ("tier", "spot" if number % 3 else "reserved"), ("zone", f"z{number % 4}"))
+        tier = "spot" if number % 3 else "reserved"
+        labels = (("cell", f"c{number % CELLS}"), ("id", f"node-{number}"), ("tier", tier), ("zone", f"z{number % 4}"))
         taints = (("gpu_node", "true"),) if number % 10 == 9 else ()
         cluster.add_node(f"n{number}", total, labels, taints)
     request = parse_request("actor", resources={"CPU": 0.5})
@@ -91,10 +96,24 @@ def cases(size: int) -> Iterator[Case]:
         scheduling_strategy=actor_affinity([label_not_in("type", ["cat"], True), label_in("type", ["dog"], True)]),
         affinity=node_affinity(label_in("zone", ["z1"], True)),
     )
+    apart = [
+        parse_request(
+            "actor", **plain, scheduling_strategy=actor_affinity(label_not_in("svc", [f"svc-{app}"], False, topology="cell"))
+        )
+        for app in range(ROUND // 40)
+    ]
+    even = [
+        parse_request("actor", **plain, scheduling_strategy=spread(over="cell", labels={"svc": f"svc-{app}"})).of(
+            (("svc", f"svc-{app}"),)
+        )
+        for app in range(20)
+    ]
     yield "(a) selector and taints", lambda i: (selectors[i % 4], ())
     yield "(b) affinity", lambda i: (near[i // 2 % len(near)], ()) if i % 2 else (with_dogs, (("type", "dog"),))
     yield "(c) anti-affinity", lambda i: (replicas[i // 2 % 20], (("app", f"app-{i // 2 % 20}"),)) if i % 2 else (catless, ())
     yield "(d) soft rules", lambda i: (wishful, ())
+    yield "(e) anti-affinity by zone", lambda i: (apart[i % len(apart)], (("svc", f"svc-{i % len(apart)}"),))
+    yield "(f) spread over zones", lambda i: (even[i % 20], (("svc", f"svc-{i % 20}"),))
 
 
 def measure(cluster: Cluster, make: Callable[[int], tuple[Request, Labels]], ids: Iterator[int]) -> float:
@@ -209,6 +228,25 @@ def measure_controller() -> None:
     print(f"  a report that says what is known already      {best_of(5, observe) / len(nodes) * 1e6:9.2f} us a node")
 
 
+def measure_gang() -> None:
+    """A gang of 72 into one of 100 racks of 18 nodes, most of which have no room for it."""
+    cluster = Cluster()
+    for rack in range(100):
+        for node in range(18):
+            free = 4 if rack == 99 or node % 2 else 3
+            total = Resources.parse({"CPU": 64, "GPU": free})
+            cluster.add_node(f"r{rack}n{node}", total, (("rack", f"r{rack}"),))
+    request = parse_group([{"GPU": 1, "CPU": 1}] * 72, topology_strategy=[{"rack": "STRICT_PACK"}])
+    group = Group("gang", request)
+
+    def place(_: int) -> None:
+        hosts = attempt(cluster, None, group, 0, [None] * 72).place()
+        assert hosts is not None
+        assert {cluster.nodes.at(host.node).labels["rack"] for host in hosts} == {"r99"}
+
+    print(f"\na gang of 72 bundles into the one of 100 racks that has room: {best_of(9, place) * 1e3:.2f} ms")
+
+
 def measure_submit() -> None:
     """``SimCluster.submit``, from the options that a user writes, made anew for every call."""
     options: dict[str, Callable[[], dict[str, Any]]] = {
@@ -262,6 +300,7 @@ def main() -> None:
         del cluster
         gc.collect()
     measure_controller()
+    measure_gang()
     measure_submit()
     if len(sizes) > 1:
         print(f"\ncost of a decision at {sizes[-1]:,} nodes, times that at {sizes[0]:,}:")

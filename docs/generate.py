@@ -18,6 +18,7 @@ _SECTIONS = {
     "remora.model.virtual_clusters": "Virtual clusters",
     "remora.live.inspect.infos": "Looking at virtual clusters",
     "remora.model.strategies": "Strategies",
+    "remora.model.spreading": "Spreading",
     "remora.model.selectors": "Label expressions",
     "remora.model.operators": "Conditions",
     "remora.model.taints": "Tolerations",

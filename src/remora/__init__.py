@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         label_in,
         label_not_in,
     )
+    from remora.model.spreading import SpreadSchedulingStrategy, spread
     from remora.model.strategies import (
         ActorAffinity,
         ActorAffinitySchedulingStrategy,
@@ -132,6 +133,7 @@ _HOMES = {
         "label_in",
         "label_not_in",
     ),
+    "remora.model.spreading": ("SpreadSchedulingStrategy", "spread"),
     "remora.model.strategies": (
         "ActorAffinity",
         "ActorAffinitySchedulingStrategy",
@@ -240,6 +242,7 @@ __all__ = [
     "Options",
     "RemoraError",
     "SchedulingPolicy",
+    "SpreadSchedulingStrategy",
     "Status",
     "TaskAffinitySchedulingStrategy",
     "Tolerations",
@@ -278,6 +281,7 @@ __all__ = [
     "resize_cluster",
     "set_priority",
     "shutdown_controller",
+    "spread",
     "status",
     "taint_node",
     "task_affinity",

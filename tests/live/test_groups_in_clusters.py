@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import Any
@@ -68,8 +69,22 @@ def test_a_group_that_is_refused_keeps_nothing(world: World) -> None:
             placement_group([{"CPU": 1}], name="one of its name")
         remove_placement_group(first)
         eventually(lambda: not group_shares())
-        with pytest.raises(InvalidStrategyError, match="topology_strategy"):
-            placement_group([{"CPU": 1}], topology_strategy={"zone": "STRICT_PACK"})
+        with pytest.raises(InvalidStrategyError, match="is not known"):
+            placement_group([{"CPU": 1}], topology_strategy={"zone": "TIGHT"})
+
+
+@pytest.mark.parametrize("in_a_cluster", [True, False], ids=["in a virtual cluster", "outside"])
+def test_a_group_lies_over_zones_as_its_topology_says(world: World, in_a_cluster: bool) -> None:
+    with inside(flexible_resource_max={"CPU": 3}) if in_a_cluster else contextlib.nullcontext():
+        one = placement_group([{"CPU": 1}] * 2, topology_strategy={"zone": "STRICT_PACK"})
+        assert one.wait(60)
+        assert len(set(nodes_of(one))) == 1
+        remove_placement_group(one)
+        two = placement_group([{"CPU": 1}] * 2, topology_strategy=[{"zone": "STRICT_SPREAD"}])
+        assert two.wait(60)
+        assert len(set(nodes_of(two))) == 2
+        remove_placement_group(two)
+        eventually(lambda: not group_shares())
 
 
 def test_code_that_has_rays_own_function_waits_until_its_group_fits(world: World) -> None:

@@ -28,6 +28,12 @@ SAYS = {
         "after worker-1 was tainted: (?!.*worker-1)",
     ],
     "spread_a_service": ["servers: head, worker-0, worker-1", "3 already host an actor with app in \\(server\\)"],
+    "spread_over_zones": [
+        "replicas: 2 in zone a, 2 in zone b",
+        "leaders in zones: a, b",
+        "a third leader: .*are in zones a, b that already host an actor with svc in \\(leader\\)",
+        "the gang is in one zone",
+    ],
     "workers_next_to_their_data": ["work on p0 ran on worker-0", "work on p1 ran on worker-1"],
     "a_share_for_each_team": [
         "red: at least 1 CPU, at most 1; at any time it used 1 or less",

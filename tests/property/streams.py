@@ -20,6 +20,7 @@ from remora import (
     label_in,
     label_not_in,
     node_affinity,
+    spread,
     task_affinity,
 )
 from remora.errors import InvalidVirtualClusterError
@@ -30,6 +31,7 @@ from remora.sim.sim_cluster import PENDING, PLACED, SimGroup, SimVirtualCluster,
 from remora.testing.reference import decide_by_brute_force
 
 ZONES = ("a", "b", "c")
+RACKS = ("r1", "r2")
 TYPES = ("cat", "dog", "fox")
 TAINTS = ("gpu_node", "pressure")
 NAMESPACES = ("default", "other")
@@ -44,6 +46,8 @@ def nodes(draw: Any) -> dict[str, Any]:
     if draw(st.integers(0, 3)) == 0:
         resources["GPU"] = draw(st.sampled_from([1, 2]))
     labels = {"zone": draw(st.sampled_from(ZONES))} if draw(st.booleans()) else {}
+    if draw(st.booleans()):
+        labels["rack"] = draw(st.sampled_from(RACKS))
     taints = {draw(st.sampled_from(TAINTS)): draw(st.sampled_from(["x", "y"]))} if draw(st.integers(0, 3)) == 0 else {}
     return {"resources": resources, "labels": labels, "taints": taints}
 
@@ -55,18 +59,33 @@ tolerations = st.one_of(
 )
 
 
+topologies = st.sampled_from([None, None, "zone", "rack"])
+
+
 @st.composite
 def expressions(draw: Any) -> Any:
     key = draw(st.sampled_from(["type", "size"]))
     values = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=2))
     soft = draw(st.booleans())
     make = draw(st.integers(0, 3))
+    within = draw(topologies)
     return [
-        lambda: label_in(key, values, soft),
-        lambda: label_not_in(key, values, soft),
-        lambda: label_exists(key, soft),
-        lambda: label_does_not_exist(key, soft),
+        lambda: label_in(key, values, soft, topology=within),
+        lambda: label_not_in(key, values, soft, topology=within),
+        lambda: label_exists(key, soft, topology=within),
+        lambda: label_does_not_exist(key, soft, topology=within),
     ][make]()
+
+
+@st.composite
+def spreads(draw: Any) -> Any:
+    return spread(
+        draw(st.sampled_from(["zone", "rack"])),
+        draw(st.sampled_from([1, 1, 2])),
+        draw(st.sampled_from([None, None, 2, 3])),
+        draw(st.booleans()),
+        draw(st.one_of(st.none(), st.fixed_dictionaries({"type": st.sampled_from([*TYPES, "in(cat, dog)", "!fox"])}))),
+    )
 
 
 @st.composite
@@ -102,7 +121,11 @@ def work(draw: Any) -> dict[str, Any]:
     elif strategy == 6:
         options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(f"n{draw(small)}", soft=draw(st.booleans()))
     elif strategy == 7:
-        options["handle"] = (draw(small), draw(st.booleans()), draw(st.booleans()))
+        options["handle"] = (draw(small), draw(st.booleans()), draw(st.booleans()), draw(topologies))
+    elif strategy == 8:
+        options["scheduling_strategy"] = draw(spreads())
+    elif strategy == 9:
+        options["affinity"] = [draw(spreads()), actor_affinity(listed)]
     return options
 
 
@@ -131,7 +154,7 @@ plain_steps = st.one_of(
     st.tuples(st.just("remove_node"), small),
     st.tuples(st.just("taint"), small, st.sampled_from(TAINTS)),
     st.tuples(st.just("untaint"), small),
-    st.tuples(st.just("label"), small, st.sampled_from(ZONES)),
+    st.tuples(st.just("label"), small, st.sampled_from(["zone", "rack"]), st.sampled_from(ZONES)),
     st.tuples(st.just("unlabel"), small),
 )
 cluster_steps = st.one_of(
@@ -195,9 +218,9 @@ class Stream:
         options = dict(options)
         handle = options.pop("handle", None)
         if handle is not None and self.work:
-            index, soft, away = handle
+            index, soft, away, within = handle
             make = anti_affinity if away else affinity
-            options["affinity"] = actor_affinity(make(self.work[index % len(self.work)], soft))
+            options["affinity"] = actor_affinity(make(self.work[index % len(self.work)], soft, topology=within))
         self.work.append(self.sim.submit(**options, virtual_cluster=inside))
 
     def _do_submit_inside(self, options: dict[str, Any], index: int) -> None:
@@ -229,10 +252,10 @@ class Stream:
         if node is not None:
             self.sim.untaint(node, list(self.sim.scheduler.cluster.nodes.get(node).taints))
 
-    def _do_label(self, index: int, zone: str) -> None:
+    def _do_label(self, index: int, key: str, value: str) -> None:
         node = self.node(index)
         if node is not None:
-            self.sim.label(node, {"zone": zone})
+            self.sim.label(node, {key: value})
 
     def _do_unlabel(self, index: int) -> None:
         node = self.node(index)

@@ -147,7 +147,7 @@ def test_an_attribute_that_remote_functions_no_longer_have_is_named(monkeypatch)
         names.probe()
 
 
-@pytest.mark.parametrize("attribute", ["last_export_cluster_and_job", "is_cross_language"])
+@pytest.mark.parametrize("attribute", ["last_export_cluster_and_job", "class_name", "is_cross_language"])
 def test_an_attribute_that_actor_classes_no_longer_have_is_named(monkeypatch, attribute):
     without(monkeypatch, sys.modules["ray.actor"]._ActorClassMetadata, attribute)
     with pytest.raises(remora.IncompatibleRayError, match=rf"ActorClass\.__ray_metadata__\.{attribute} is missing"):

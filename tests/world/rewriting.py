@@ -44,7 +44,7 @@ def rewritten(options: dict[str, Any], resources: Amounts) -> Rewritten:
 
 
 def has_lease(asked: Rewritten, *, is_actor: bool, options: dict[str, Any]) -> bool:
-    return bool(asked.placement.affinities or (asked.labels and (is_actor or "labels" in options)))
+    return bool(asked.placement.is_leased or (asked.labels and (is_actor or "labels" in options)))
 
 
 def lease_text(asked: Rewritten, *, is_actor: bool, resources: Amounts, placement: Amounts, cluster: str | None) -> str:

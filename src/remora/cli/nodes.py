@@ -136,6 +136,8 @@ def status(as_json: _Json = False, address: Address = None) -> None:
         console.print(_shares(found["nodes"]))
     if "machines" in found:
         show_machines(console, found["machines"])
+    if found.get("spreads"):
+        console.print(_spreads(found["spreads"]))
     if found["waiting"]:
         waiting = Table("Count", "Asks for", "Why it waits", box=box.SIMPLE_HEAD, title="What waits", title_justify="left")
         for row in found["waiting"]:
@@ -144,6 +146,17 @@ def status(as_json: _Json = False, address: Address = None) -> None:
             what = f"{row['kind']}\n{asks}\n{row['wants']}".strip()
             waiting.add_row(str(row["count"]), what, row["reason"] + help_)
         console.print(waiting)
+
+
+def _spreads(rows: list[dict[str, Any]]) -> Table:
+    """What is spread over zones or racks, and how evenly it lies."""
+    table = Table("Over", "Of", "Lies in", "Skew", box=box.SIMPLE_HEAD, title="What is spread", title_justify="left")
+    for row in rows:
+        where = ", ".join(f"{domain}: {count}" for domain, count in row["domains"].items())
+        whose = f" in {row['virtual_cluster']}" if row["virtual_cluster"] else ""
+        asked = f"at most {row['max_skew']}" + (" if it can be" if row["soft"] else "")
+        table.add_row(row["over"], f"{row['of']}{whose}", where, f"{row['skew']} ({asked})")
+    return table
 
 
 def show_machines(console: Console, machines: dict[str, Any]) -> None:

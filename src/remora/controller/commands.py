@@ -138,7 +138,7 @@ def _offer_group(controller: Controller, call: calls.OfferGroup) -> Pending:
         if request.cluster is None:
             controller.scaling.waits.offer(call.ask, request)
         return value(_refused(controller, explain_group(controller.cluster, group), call.ask))
-    if request.cluster is None:
+    if request.cluster is None and not request.levels(option):
         controller.scaling.waits.place(call.ask)
         kinds = dict.fromkeys(bundle.nodes for bundle in request.options[option])
         nodes = {class_token(spec.class_id): _need(controller, spec) for spec in map(class_of, kinds)}

@@ -183,7 +183,7 @@ class Picture:
         labels, taints = self._marks(view)
         node = self._cluster.nodes.get(view.node_id)
         if node.labels != labels:
-            self._cluster.nodes.relabel(node, _pairs(labels), [key for key in node.labels if key not in labels])
+            self._cluster.relabel_node(node, _pairs(labels), [key for key in node.labels if key not in labels])
         if node.taints != taints:
             self._cluster.nodes.retaint(node, _pairs(taints), [key for key in node.taints if key not in taints])
 

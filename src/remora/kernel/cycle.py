@@ -85,7 +85,7 @@ class Scheduler:
         self.settle()
 
     def relabel(self, node_id: str, set_: Labels = (), drop: tuple[str, ...] = ()) -> None:
-        self.cluster.nodes.relabel(self.cluster.nodes.get(node_id), set_, drop)
+        self.cluster.relabel_node(self.cluster.nodes.get(node_id), set_, drop)
         self.settle()
 
     def retaint(self, node_id: str, set_: Labels = (), drop: tuple[str, ...] = ()) -> None:
@@ -97,6 +97,7 @@ class Scheduler:
     def submit(self, workload_id: str, request: Request, labels: Labels = ()) -> Workload:
         if request.cluster is not None:
             self.cluster.tree.get(request.cluster)
+        request = request.of(labels)
         workload = Workload(workload_id, request, labels, self.next_order())
         line = self.waiting.get(request)
         # Behind an equal one that waits it waits too, unless placed work tells them apart by their labels.
@@ -156,7 +157,7 @@ class Scheduler:
             self.on_change(workload)
         else:
             self.waiting.withdraw(workload)
-        workload.request = request
+        workload.request = request.of(workload.labels)
         self._try_or_wait(workload)
         self.settle()
 
@@ -214,12 +215,13 @@ class Scheduler:
         self.queue.sort(key=_rank)
         self.settle()
 
-    def enclose(self, group: GroupRequest, parent: VCluster, cluster_id: str) -> VCluster | None:
-        """Reserve a placement group inside a virtual cluster, as a cluster of its own, and return it; None when it does not fit
-        now. ``group`` has one option. Nothing is queued."""
+    def enclose(self, group: GroupRequest, parent: VCluster | None, cluster_id: str) -> VCluster | None:
+        """Reserve a placement group inside a virtual cluster, or in none, as a cluster of its own, and return it; None when it
+        does not fit now. ``group`` has one option. Nothing is queued."""
         nodes = [FixedSizeNode(bundle.resources) for bundle in group.options[0]]
         spec = VirtualCluster(fixed_size_nodes=[FixedSizeNodes(nodes)])
-        vcluster = VCluster(cluster_id, spec, parent, parent.priority, self.next_order(), parent.tolerations, group)
+        priority, tolerations = (parent.priority, parent.tolerations) if parent is not None else (0, Tolerations())
+        vcluster = VCluster(cluster_id, spec, parent, priority, self.next_order(), tolerations, group)
         if not reserve(self.cluster, vcluster):
             return None
         self.cluster.tree.add(vcluster)

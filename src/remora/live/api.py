@@ -74,17 +74,22 @@ def init(
     label_selector: Any = None,
     labels: Any = None,
     virtual_cluster: Any = None,
+    spread: Any = None,
     **ray_init: Any,
 ) -> Any:
     """Connect as ``ray.init`` does, or take an existing connection over, and attach.
 
     ``tolerations``, ``label_selector`` and ``labels`` hold for everything that this job submits, library code included,
     unless a call says otherwise. Where this call starts a Ray of its own, ``labels`` are those of its node, as in ``ray.init``.
-    ``virtual_cluster`` is a ``VirtualCluster``, a mapping or JSON: the whole job runs in it, once its minimum is reserved.
+    ``spread`` is a ``spread(...)``, or the label of nodes to spread over: it holds for actors that say nothing themselves about
+    where they go, among those of the same class. ``virtual_cluster`` is a ``VirtualCluster``, a mapping or JSON:
+    the whole job runs in it, once its minimum is reserved.
     """
     _check_names(ray_init)
     spec = VirtualCluster.parse(virtual_cluster) if virtual_cluster is not None else None
-    defaults = Defaults.parse(**job_cluster.given(label_selector=label_selector, tolerations=tolerations, labels=labels))
+    defaults = Defaults.parse(
+        **job_cluster.given(label_selector=label_selector, tolerations=tolerations, labels=labels), spread=spread
+    )
     context, started = None, False
     _refuse_client(args, ray_init)
     if not ray.is_initialized() or args or ray_init:

@@ -26,12 +26,18 @@ def placement_group(
     bundle_label_selector: Sequence[Mapping[str, Condition]] | None = None,
     fallback_strategy: Sequence[Mapping[str, Any]] | None = None,
     tolerations: Mapping[str, Condition] | None = None,
+    topology_strategy: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
     **options: Any,
 ) -> PlacementGroup:
     """Create a placement group, as ``ray.util.placement_group`` does in an attached process. Return its handle at once: one
     that fits nowhere yet is created as soon as it fits. ``options`` are Ray's own."""
     _check_attached("remora.placement_group(...)")
-    ours = {"bundle_label_selector": bundle_label_selector, "fallback_strategy": fallback_strategy, "tolerations": tolerations}
+    ours = {
+        "bundle_label_selector": bundle_label_selector,
+        "fallback_strategy": fallback_strategy,
+        "tolerations": tolerations,
+        "topology_strategy": topology_strategy,
+    }
     given: dict[str, Any] = {key: value for key, value in ours.items() if value is not None}
     plain: Any = [dict(bundle) for bundle in bundles]
     return ray.util.placement_group(plain, strategy, name, lifetime, **given, **options)

@@ -87,6 +87,7 @@ _ATTACHING = (
     Name("ray._private.function_manager", "pickle_dumps", "where the class of an actor is pickled for export"),
     Name("ray.actor", "_ActorClassMethodMetadata._cache", "the classes of this process's actors, without the controller's"),
     Name("ray.util", "list_named_actors", "the same", ("all_namespaces",)),
+    Name("ray.actor", "ActorClass.__ray_metadata__.class_name", "whom an actor is spread among"),
     Name("ray.actor", "ActorClass.__ray_metadata__.is_cross_language", "whether it is a class in Python"),
     Name("ray.actor", "ActorHandle._actor_id", "whom an affinity names"),
     Name(_GROUPS, "placement_group", "takes the new options", ("bundles", "strategy")),

@@ -5,6 +5,7 @@ Why the widening: Ray's taint proposal itself names ``rare_resource.ray.io/gpu``
 
 from __future__ import annotations
 
+import hashlib
 import string
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -84,6 +85,14 @@ def parse_label_keys(keys: Iterable[str], *, of: str = "keys") -> tuple[str, ...
     if isinstance(keys, str) or not isinstance(keys, Iterable):
         raise InvalidLabelError(f"{of} must be a list of label keys, not {keys!r}; for example ['zone']")
     return tuple(validate_label_key(key) for key in keys)
+
+
+def as_label_value(text: str) -> str:
+    """Return a label value that stands for any text: itself where it is one; else what can be kept of it, and a digest."""
+    if not text or (len(text) <= MAX_NAME and _is_name(text)):
+        return text
+    kept = "".join(char if char in _NAME else "_" for char in text)[: MAX_NAME - 9].strip("-_.")
+    return f"{kept or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def show_labels(labels: Mapping[str, str] | Labels) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from remora.model.operators import DoesNotExist, Exists, In, LabelMatchOperator, NotIn
 from remora.model.resources import Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.spreading import SpreadSchedulingStrategy
 from remora.model.strategies import (
     ActorAffinitySchedulingStrategy,
     NodeLabelAffinityStrategy,
@@ -77,6 +78,7 @@ _SAYS: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys((bool, int, float), _itself),
     **dict.fromkeys((In, NotIn), lambda operator: operator.values),
     **dict.fromkeys((Exists, DoesNotExist), lambda _: ()),
+    SpreadSchedulingStrategy: SpreadSchedulingStrategy.canonical,
     **dict.fromkeys((LabelMatchOperator, LabelMatchExpression, LabelSelector, Tolerations, Resources, NodePin), _itself),
     **dict.fromkeys(
         (

@@ -1,6 +1,7 @@
 """The SQL-like string of Ray's node affinity proposal, option 4, kept small.
 
-    clause   = key "in" list | key "not" "in" list | key "exists" | key "not" "exists" | key "=" value | key "!=" value
+    clause   = question ["within" key]       (in the same domain of that label of nodes, instead of on the same node)
+    question = key "in" list | key "not" "in" list | key "exists" | key "not" "exists" | key "=" value | key "!=" value
     list     = "[" value {"," value} "]"     (or with round brackets)
     query    = clause {"and" clause} | clause {"or" clause}
 
@@ -14,7 +15,8 @@ from typing import NoReturn
 from remora.errors import InvalidSelectorError
 from remora.model.operators import LabelMatchOperator
 
-Clause = tuple[str, LabelMatchOperator, tuple[str, ...]]
+Question = tuple[str, LabelMatchOperator, tuple[str, ...]]
+Clause = tuple[str, LabelMatchOperator, tuple[str, ...], str]
 
 _SYMBOLS = frozenset("[](),=")
 _NO_VALUES = _SYMBOLS | {"!=", "=="}
@@ -41,7 +43,7 @@ class _Parser:
         while self.at < len(self.tokens):
             joiner = self.take("'and' or 'or'").lower()
             if joiner not in ("and", "or"):
-                self.fail(f"{joiner!r} stands where 'and' or 'or' belongs")
+                self.fail(f"{joiner!r} stands where 'and', 'or' or 'within' belongs")
             joiners.add(joiner)
             clauses.append(self.clause())
         if len(joiners) == 2:
@@ -49,6 +51,16 @@ class _Parser:
         return clauses, joiners == {"or"}
 
     def clause(self) -> Clause:
+        question = self.question()
+        if self.at == len(self.tokens) or self.tokens[self.at].lower() != "within":
+            return (*question, "")
+        self.at += 1
+        topology = self.take("a label of nodes")
+        if topology in _NO_VALUES or topology.lower() in ("and", "or", "within"):
+            self.fail(f"{topology!r} stands where a label of nodes belongs")
+        return (*question, topology)
+
+    def question(self) -> Question:
         key = self.take("a label key")
         word = self.take("'in', 'not in', 'exists', '=' or '!='").lower()
         if word in ("=", "=="):

@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from remora.errors import InvalidStrategyError
-from remora.model.labels import NODE_ID
+from remora.model.labels import NODE_ID, Labels
 from remora.model.memo import Memo
 from remora.model.operators import LabelMatchOperator
 from remora.model.resources import EMPTY, Resources, to_units
 from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.spreading import Spread
 from remora.model.strategies import ACTOR, DEFAULT, STAY, TASK, Affinity, parse_strategies
 from remora.model.taints import Tolerations
 
@@ -82,15 +83,21 @@ class Request:
     policy: str = DEFAULT
     namespace: str = "default"
     cluster: str | None = None
+    spreads: tuple[Spread, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         return _without_hash(self)
 
     @cached_property
     def _hash(self) -> int:
-        return hash(
-            (self.kind, self.resources, self.demand, self.choices, self.affinities, self.policy, self.namespace, self.cluster)
-        )
+        placing = (self.choices, self.affinities, self.spreads, self.policy)
+        return hash((self.kind, self.resources, self.demand, placing, self.namespace, self.cluster))
+
+    def of(self, labels: Labels) -> Request:
+        """The same request for work with these labels: what it is spread among is known then."""
+        if all(each.own is not None for each in self.spreads):
+            return self
+        return replace(self, spreads=tuple(each.of(labels) for each in self.spreads))
 
     def __hash__(self) -> int:
         return self._hash
@@ -113,6 +120,7 @@ class Request:
                 self.policy,
                 self.namespace,
                 self.cluster,
+                *[plain_spread(each) for each in self.spreads],
             ]
         )
 
@@ -127,8 +135,25 @@ class Request:
 
     @cached_property
     def follows(self) -> bool:
-        """Whether a newcomer elsewhere can make this placeable: it has a hard rule that wants something to be there."""
+        """Whether a newcomer elsewhere can make this placeable: it has a hard rule that wants something to be there, or others
+        to be as many."""
+        return self.joins or any(each.hard for each in self.spreads)
+
+    @cached_property
+    def joins(self) -> bool:
+        """Whether a hard rule wants something to be there."""
         return any(term.positive for item in self.affinities for term in item.hard)
+
+    @cached_property
+    def ruled(self) -> bool:
+        """Whether a hard rule asks about what else is placed."""
+        return any(item.hard for item in self.affinities) or any(each.hard for each in self.spreads)
+
+    @cached_property
+    def topologies(self) -> frozenset[str]:
+        """The labels whose domains a hard rule asks about."""
+        within = {term.topology for item in self.affinities for term in item.hard if term.topology}
+        return frozenset(within | {each.over for each in self.spreads if each.hard})
 
 
 def class_id_of(choices: tuple[NodeClass, ...], demand: Resources) -> str:
@@ -207,6 +232,7 @@ def _parse_request(
         policy=placement.policy,
         namespace=namespace,
         cluster=virtual_cluster,
+        spreads=placement.spreads,
     )
 
 
@@ -244,8 +270,20 @@ def _declared(item: Affinity) -> list[str]:
 
 
 def plain_term(term: LabelMatchExpression) -> list[Any]:
-    """An expression as JSON can carry it; ``LabelMatchExpression(*parts)`` makes it again."""
-    return [term.key, term.operator.name, list(term.values), term.soft]
+    """An expression as JSON can carry it; ``LabelMatchExpression(*parts)`` makes it again. A topology only where it has one, so
+    that older names stay."""
+    return [term.key, term.operator.name, list(term.values), term.soft, *([term.topology] if term.topology else [])]
+
+
+def plain_spread(each: Spread) -> list[Any]:
+    """A spread as JSON can carry it; ``spread_from`` makes it again."""
+    counted = None if each.counted is None else [plain_term(term) for term in each.counted]
+    return [each.over, each.max_skew, each.min_domains, each.soft, counted, each.own]
+
+
+def spread_from(over: str, max_skew: int, min_domains: int, soft: bool, counted: list[Any] | None, own: bool | None) -> Spread:
+    terms = None if counted is None else tuple(LabelMatchExpression(*term) for term in counted)
+    return Spread(over, max_skew, min_domains, soft, terms, own)
 
 
 def _digest(canonical: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from remora.errors import InvalidSelectorError
+from remora.errors import InvalidLabelError, InvalidSelectorError
 from remora.model.labels import validate_label_key
 from remora.model.operators import LabelMatchOperator, check_values, parse_condition, parse_operator, show_condition
 from remora.model.query import parse_query
@@ -19,6 +19,9 @@ from remora.model.query import parse_query
 class LabelMatchExpression:
     """One question about the label under ``key``; a soft one is a wish, a hard one a rule.
 
+    ``topology`` is a label of nodes, or empty: what is placed is asked about in the same domain (all nodes with the same
+    value of that label) instead of on the same node.
+
     Examples:
         ``LabelMatchExpression("type", LabelMatchOperator.NOT_IN, ["cat"], False)``
     """
@@ -27,6 +30,7 @@ class LabelMatchExpression:
     _operator: str
     values: tuple[str, ...]
     soft: bool
+    topology: str
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class LabelMatchExpression:
         operator: LabelMatchOperator | str | None = None,
         values: Iterable[str] | None = None,
         soft: bool | None = None,
+        topology: str | None = None,
         *,
         match_operator: LabelMatchOperator | str | None = None,
         is_soft: bool | None = None,
@@ -50,6 +55,7 @@ class LabelMatchExpression:
         set_(self, "_operator", op.name)
         set_(self, "values", check_values(key, op, values))
         set_(self, "soft", bool(softness))
+        set_(self, "topology", _parse_topology(topology))
         # Asked on every decision, so worked out once.
         set_(self, "positive", op in (LabelMatchOperator.IN, LabelMatchOperator.EXISTS))
         set_(self, "takes_values", op.takes_values)
@@ -75,10 +81,13 @@ class LabelMatchExpression:
         return (self.key in labels) == (self._operator == "EXISTS")
 
     def hardened(self) -> LabelMatchExpression:
-        return LabelMatchExpression(self.key, self.operator, self.values, False)
+        return LabelMatchExpression(self.key, self.operator, self.values, False, self.topology)
 
     def show(self) -> str:
-        """As people say it: ``type in (cat, dog)``, ``zone=a``, ``no gpu``."""
+        """As people say it: ``type in (cat, dog)``, ``zone=a``, ``no gpu``, ``type=cat within zone``."""
+        return f"{self._show()} within {self.topology}" if self.topology else self._show()
+
+    def _show(self) -> str:
         listed = ", ".join(self.values)
         if self._operator == "IN":
             return f"{self.key}={listed}" if len(self.values) == 1 else f"{self.key} in ({listed})"
@@ -87,7 +96,18 @@ class LabelMatchExpression:
         return f"any {self.key}" if self._operator == "EXISTS" else f"no {self.key}"
 
     def __repr__(self) -> str:
-        return f"LabelMatchExpression({self.key!r}, {self._operator}, {list(self.values)!r}, soft={self.soft})"
+        within = f", topology={self.topology!r}" if self.topology else ""
+        return f"LabelMatchExpression({self.key!r}, {self._operator}, {list(self.values)!r}, soft={self.soft}{within})"
+
+
+def _parse_topology(topology: str | None) -> str:
+    """Return the label that makes the domains; empty where each node is one by itself."""
+    if topology is None or topology == "":
+        return ""
+    try:
+        return validate_label_key(topology)
+    except InvalidLabelError as error:
+        raise InvalidSelectorError(f"topology={topology!r} is not a label of nodes: {error}") from None
 
 
 def _one_of(key: str, what: str, first: Any, second: Any) -> Any:
@@ -97,24 +117,32 @@ def _one_of(key: str, what: str, first: Any, second: Any) -> Any:
     return second if first is None else first
 
 
-def label_in(key: str, values: Iterable[str], is_soft: bool = False) -> LabelMatchExpression:
-    """Something with ``key`` among ``values`` is there."""
-    return LabelMatchExpression(key, LabelMatchOperator.IN, values, is_soft)
+def label_in(
+    key: str, values: Iterable[str], is_soft: bool | None = None, *, soft: bool | None = None, topology: str | None = None
+) -> LabelMatchExpression:
+    """Something with ``key`` among ``values`` is there: on the node, or in the same domain of the label ``topology``."""
+    return LabelMatchExpression(key, LabelMatchOperator.IN, values, soft, topology, is_soft=is_soft)
 
 
-def label_not_in(key: str, values: Iterable[str], is_soft: bool = False) -> LabelMatchExpression:
-    """Nothing with ``key`` among ``values`` is there."""
-    return LabelMatchExpression(key, LabelMatchOperator.NOT_IN, values, is_soft)
+def label_not_in(
+    key: str, values: Iterable[str], is_soft: bool | None = None, *, soft: bool | None = None, topology: str | None = None
+) -> LabelMatchExpression:
+    """Nothing with ``key`` among ``values`` is there: on the node, or in the same domain of the label ``topology``."""
+    return LabelMatchExpression(key, LabelMatchOperator.NOT_IN, values, soft, topology, is_soft=is_soft)
 
 
-def label_exists(key: str, is_soft: bool = False) -> LabelMatchExpression:
-    """Something with ``key`` is there."""
-    return LabelMatchExpression(key, LabelMatchOperator.EXISTS, None, is_soft)
+def label_exists(
+    key: str, is_soft: bool | None = None, *, soft: bool | None = None, topology: str | None = None
+) -> LabelMatchExpression:
+    """Something with ``key`` is there: on the node, or in the same domain of the label ``topology``."""
+    return LabelMatchExpression(key, LabelMatchOperator.EXISTS, None, soft, topology, is_soft=is_soft)
 
 
-def label_does_not_exist(key: str, is_soft: bool = False) -> LabelMatchExpression:
-    """Nothing with ``key`` is there."""
-    return LabelMatchExpression(key, LabelMatchOperator.DOES_NOT_EXIST, None, is_soft)
+def label_does_not_exist(
+    key: str, is_soft: bool | None = None, *, soft: bool | None = None, topology: str | None = None
+) -> LabelMatchExpression:
+    """Nothing with ``key`` is there: on the node, or in the same domain of the label ``topology``."""
+    return LabelMatchExpression(key, LabelMatchOperator.DOES_NOT_EXIST, None, soft, topology, is_soft=is_soft)
 
 
 label_exist = label_exists  # the spelling in Ray's node affinity proposal, option 1
@@ -176,7 +204,7 @@ def parse_expressions(spec: Any) -> tuple[tuple[LabelMatchExpression, ...], bool
         return (spec,), False
     if isinstance(spec, str):
         clauses, any_of = parse_query(spec)
-        return tuple(LabelMatchExpression(*clause) for clause in clauses), any_of
+        return tuple(LabelMatchExpression(*clause[:3], topology=clause[3]) for clause in clauses), any_of
     if isinstance(spec, Mapping):
         return tuple(LabelMatchExpression(key, *parse_condition(key, value)) for key, value in spec.items()), False
     if isinstance(spec, tuple) and spec and isinstance(spec[0], str):
@@ -196,6 +224,12 @@ def _parse_hard(spec: Any) -> tuple[LabelMatchExpression, ...]:
         raise InvalidSelectorError(
             f"a label selector has hard expressions only, but {soft!r} is soft: use fallback_strategy, or "
             "scheduling_strategy=node_affinity(label_in('zone', ['a'], True))"
+        )
+    within = next((term for term in terms if term.topology), None)
+    if within is not None:
+        raise InvalidSelectorError(
+            f"a label selector asks about the labels of nodes, but {within!r} names a topology: that is for what is placed "
+            "there; for example actor_affinity(label_in('svc', ['web'], topology='zone'))"
         )
     if any_of:
         raise InvalidSelectorError(
@@ -220,9 +254,9 @@ def _from_item(item: Any) -> LabelMatchExpression:
 
 
 def _from_tuple(item: tuple[Any, ...] | list[Any]) -> LabelMatchExpression:
-    if not 2 <= len(item) <= 4:
+    if not 2 <= len(item) <= 5:
         raise InvalidSelectorError(
-            f"the expression {item!r} has {len(item)} parts: it is key, operator, values and soft, the last two only "
-            "where needed; for example ('type', LabelMatchOperator.IN, ['cat'], False)"
+            f"the expression {item!r} has {len(item)} parts: it is key, operator, values, soft and topology, the last three "
+            "only where needed; for example ('type', LabelMatchOperator.IN, ['cat'], False)"
         )
     return LabelMatchExpression(*item)

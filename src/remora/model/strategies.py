@@ -1,7 +1,7 @@
 """Scheduling strategies as users write them, and the one form that the kernel reads.
 
-An ``Affinity`` asks about what is already placed on a node: each expression is judged by itself over the union of the
-labels there, AND joins the hard ones (OR on request), soft ones are wishes.
+An ``Affinity`` asks about what is already placed on a node, or in its domain (zone, rack): each expression is judged by itself
+over the union of the labels there, AND joins the hard ones (OR on request), soft ones are wishes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from remora.errors import InvalidStrategyError
 from remora.model.labels import ACTOR_ID
 from remora.model.operators import LabelMatchOperator
 from remora.model.selectors import LabelMatchExpression, LabelSelector, parse_expressions
+from remora.model.spreading import Spread, SpreadSchedulingStrategy
 
 ACTOR = "actor"
 TASK = "task"
@@ -60,6 +61,12 @@ class _AffinityStrategy:
         if not expressions:
             raise InvalidStrategyError(
                 f"{type(self).__name__} has no expression: name at least one; for example label_in('type', ['cat'], False)"
+            )
+        within = next((expression for expression in expressions if expression.topology), None)
+        if within is not None and self.owner == NODE:
+            raise InvalidStrategyError(
+                f"{within!r} names a topology, but affinity to nodes asks about their own labels: it is for actors, tasks and "
+                "objects; for example actor_affinity(label_in('svc', ['web'], topology='zone'))"
             )
         if symmetric and self.owner == NODE:
             raise InvalidStrategyError(
@@ -197,14 +204,18 @@ def handle_id(handle: Any) -> str:
     raise InvalidStrategyError(f"{handle!r} is not an actor handle or an actor id; for example affinity(actor_0, False)")
 
 
-def affinity(actor_handles: Any, is_soft: bool = False) -> LabelMatchExpression:
-    """Where this actor is, or where one of these actors is."""
-    return LabelMatchExpression(ACTOR_ID, LabelMatchOperator.IN, _ids(actor_handles), is_soft)
+def affinity(
+    actor_handles: Any, is_soft: bool | None = None, *, soft: bool | None = None, topology: str | None = None
+) -> LabelMatchExpression:
+    """Where this actor is, or where one of these actors is: on the same node, or in its domain of the label ``topology``."""
+    return LabelMatchExpression(ACTOR_ID, LabelMatchOperator.IN, _ids(actor_handles), soft, topology, is_soft=is_soft)
 
 
-def anti_affinity(actor_handles: Any, is_soft: bool = False) -> LabelMatchExpression:
-    """Where none of these actors is."""
-    return LabelMatchExpression(ACTOR_ID, LabelMatchOperator.NOT_IN, _ids(actor_handles), is_soft)
+def anti_affinity(
+    actor_handles: Any, is_soft: bool | None = None, *, soft: bool | None = None, topology: str | None = None
+) -> LabelMatchExpression:
+    """Where none of these actors is: not on the same node, or not in the same domain of the label ``topology``."""
+    return LabelMatchExpression(ACTOR_ID, LabelMatchOperator.NOT_IN, _ids(actor_handles), soft, topology, is_soft=is_soft)
 
 
 def _ids(handles: Any) -> list[str]:
@@ -226,6 +237,12 @@ class Placement:
     node_terms: tuple[LabelMatchExpression, ...] = ()
     node_any: tuple[tuple[LabelMatchExpression, ...], ...] = ()
     node_wishes: tuple[LabelMatchExpression, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether where it goes depends on what else is placed."""
+        return bool(self.affinities or self.spreads)
 
 
 def parse_strategies(scheduling_strategy: Any, affinity: Any = None) -> Placement:
@@ -233,6 +250,7 @@ def parse_strategies(scheduling_strategy: Any, affinity: Any = None) -> Placemen
     policy: str = DEFAULT
     pin: NodePin | None = None
     affinities: list[Affinity] = []
+    spreads: list[Spread] = []
     if isinstance(scheduling_strategy, str):
         policy, scheduling_strategy = _parse_policy(scheduling_strategy), None
     for strategy in (scheduling_strategy, *(affinity if isinstance(affinity, (list, tuple)) else (affinity,))):
@@ -240,6 +258,8 @@ def parse_strategies(scheduling_strategy: Any, affinity: Any = None) -> Placemen
             continue
         if isinstance(strategy, _AffinityStrategy):
             affinities.append(strategy.canonical())
+        elif isinstance(strategy, SpreadSchedulingStrategy):
+            spreads.append(strategy.canonical())
         elif (found := _parse_pin(strategy)) is not None:
             if pin is not None and pin != found:
                 raise InvalidStrategyError(
@@ -251,7 +271,7 @@ def parse_strategies(scheduling_strategy: Any, affinity: Any = None) -> Placemen
         else:
             raise InvalidStrategyError(
                 f"{strategy!r} is not a scheduling strategy: use 'DEFAULT', 'SPREAD', a node affinity, or for example "
-                "actor_affinity(label_not_in('type', ['cat'], False))"
+                "actor_affinity(label_not_in('type', ['cat'], False)) or spread(over='zone')"
             )
     node = [item for item in affinities if item.owner == NODE]
     return Placement(
@@ -261,6 +281,7 @@ def parse_strategies(scheduling_strategy: Any, affinity: Any = None) -> Placemen
         node_terms=tuple(term for item in node if not item.any_of for term in item.hard),
         node_any=tuple(sorted(item.hard for item in node if item.any_of)),
         node_wishes=tuple(sorted(term for item in node for term in item.soft)),
+        spreads=tuple(dict.fromkeys(sorted(spreads, key=repr))),
     )
 
 

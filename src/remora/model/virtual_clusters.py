@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from remora.errors import InvalidResourceError, InvalidVirtualClusterError
-from remora.model.labels import RESERVED_PREFIX, Labels, parse_labels
+from remora.errors import InvalidResourceError, InvalidStrategyError, InvalidVirtualClusterError
+from remora.model.labels import NODE_ID, RESERVED_PREFIX, Labels, parse_labels
 from remora.model.live_clusters import LiveClusters, live_clusters
 from remora.model.resources import EMPTY, Resources, from_units, show_amount
+from remora.model.topology import Levels, parse_levels
 
 VNODE_LABEL = "ray.io/vnode_id"
 VCLUSTER_LABEL = "ray.io/vcluster_id"
@@ -69,12 +70,16 @@ class FixedSizeNode:
 
 @dataclass(frozen=True, init=False)
 class FixedSizeNodes:
-    """A set of virtual nodes that is reserved as one."""
+    """A set of virtual nodes that is reserved as one. ``topology`` says how they lie over zones or racks, from the widest down:
+    ``[{"zone": "SPREAD"}, {"rack": "STRICT_PACK"}]``."""
 
     nodes: tuple[FixedSizeNode, ...]
     scheduling_policy: SchedulingPolicy
+    topology: Levels
 
-    def __init__(self, nodes: Iterable[FixedSizeNode | Mapping[str, Any]], scheduling_policy: Any = PACK) -> None:
+    def __init__(
+        self, nodes: Iterable[FixedSizeNode | Mapping[str, Any]], scheduling_policy: Any = PACK, topology: Any = None
+    ) -> None:
         parsed = tuple(_build(node, FixedSizeNode) for node in _sequence(nodes, "nodes"))
         if not parsed:
             raise InvalidVirtualClusterError(
@@ -82,9 +87,11 @@ class FixedSizeNodes:
             )
         object.__setattr__(self, "nodes", parsed)
         object.__setattr__(self, "scheduling_policy", _policy(scheduling_policy))
+        object.__setattr__(self, "topology", _topology(topology))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"nodes": [node.to_dict() for node in self.nodes], "scheduling_policy": self.scheduling_policy.value}
+        out = {"nodes": [node.to_dict() for node in self.nodes], "scheduling_policy": self.scheduling_policy.value}
+        return {**out, "topology": [{label: how} for label, how in self.topology]} if self.topology else out
 
 
 @dataclass(frozen=True, init=False)
@@ -285,6 +292,19 @@ def _policy(policy: Any) -> SchedulingPolicy:
         ) from None
 
 
+def _topology(topology: Any) -> Levels:
+    try:
+        levels, by_node = parse_levels(topology)
+    except InvalidStrategyError as error:
+        raise InvalidVirtualClusterError(f"topology of fixed-size nodes: {error}") from None
+    if by_node is not None:
+        raise InvalidVirtualClusterError(
+            f"topology names {NODE_ID!r}: how fixed-size nodes lie over nodes is their scheduling_policy; "
+            "for example scheduling_policy=STRICT_SPREAD"
+        )
+    return levels
+
+
 def _sequence(value: Any, of: str) -> Sequence[Any]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
         raise InvalidVirtualClusterError(f"{of} must be a list, not {value!r}; for example [{{'resources': {{'GPU': 1}}}}]")
@@ -297,7 +317,7 @@ def _build(value: Any, into: type[_T]) -> _T:
         return value
     known = {
         VirtualCluster: ("flexible_resource_min", "flexible_resource_max", "fixed_size_nodes"),
-        FixedSizeNodes: ("nodes", "scheduling_policy"),
+        FixedSizeNodes: ("nodes", "scheduling_policy", "topology"),
         FixedSizeNode: ("resources", "labels"),
     }[into]
     if not isinstance(value, Mapping):

@@ -184,9 +184,10 @@ class SimCluster:
     def placement_group(
         self,
         bundles: Any,
-        strategy: str = "PACK",
+        strategy: str | None = None,
         *,
         name: str | None = None,
+        topology_strategy: Any = None,
         bundle_label_selector: Any = None,
         tolerations: Any = None,
         fallback_strategy: Any = None,
@@ -195,6 +196,7 @@ class SimCluster:
         request = parse_group(
             bundles,
             strategy,
+            topology_strategy=topology_strategy,
             bundle_label_selector=bundle_label_selector,
             tolerations=tolerations,
             fallback_strategy=fallback_strategy,

@@ -87,11 +87,25 @@ class SetAside(TypedDict):
     count: int
 
 
+class SpreadStatus(TypedDict):
+    """What is spread together: how many of it lie in each domain of a label, and how much the most is above the least."""
+
+    over: str
+    of: str
+    virtual_cluster: str | None
+    domains: dict[str, int]
+    skew: int
+    max_skew: int
+    min_domains: int | None
+    soft: bool
+
+
 class Status(TypedDict, total=False):
     """The cluster as the controller sees it. ``machines`` is there where an autoscaler is."""
 
     nodes: list[NodeStatus]
     waiting: list[Waits]
+    spreads: list[SpreadStatus]
     set_aside: list[SetAside]
     machines: dict[str, Any]
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from remora.model.labels import Labels
-from remora.model.requests import Request, plain_term
+from remora.model.requests import Request, plain_spread, plain_term, spread_from
 from remora.model.resources import Resources
 from remora.model.selectors import LabelMatchExpression
 from remora.model.strategies import Affinity
@@ -45,6 +45,8 @@ def encode_ask(ask: Ask) -> str:
         "cluster": request.cluster,
         "labels": ask.labels,
     }
+    if request.spreads:
+        body["spreads"] = [plain_spread(each) for each in request.spreads]
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -66,6 +68,7 @@ def decode_ask(text: str) -> Ask:
         policy=body["policy"],
         namespace=body["namespace"],
         cluster=body["cluster"],
+        spreads=tuple(spread_from(*parts) for parts in body.get("spreads", ())),
     )
     return Ask(request, tuple((key, value) for key, value in body["labels"]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from remora.model.groups import Bundle, GroupRequest
 from remora.model.requests import NodeClass
@@ -13,7 +14,9 @@ from remora.wire.tokens import GROUPS
 
 def encode_group(request: GroupRequest) -> bytes:
     options = [[[dict(bundle.resources), bundle.nodes.canonical()] for bundle in option] for option in request.options]
-    body = {"strategy": request.strategy, "options": options, "cluster": request.cluster}
+    body: dict[str, Any] = {"strategy": request.strategy, "options": options, "cluster": request.cluster}
+    if request.topologies:
+        body["topologies"] = request.topologies
     return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -22,7 +25,8 @@ def decode_group(data: bytes) -> GroupRequest:
     options = tuple(
         tuple(Bundle(Resources(resources), choice_from(*nodes)) for resources, nodes in option) for option in body["options"]
     )
-    return GroupRequest(options, body["strategy"], cluster=body["cluster"])
+    topologies = tuple(tuple((label, how) for label, how in levels) for levels in body.get("topologies", ()))
+    return GroupRequest(options, body["strategy"], cluster=body["cluster"], topologies=topologies)
 
 
 def class_of(nodes: NodeClass) -> ClassSpec:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from remora.model.groups import Bundle, GroupRequest, parse_group
-from remora.model.labels import Labels, parse_workload_labels
+from remora.model.labels import Labels, as_label_value, parse_workload_labels
 from remora.model.requests import NodeClass, Request, parse_fallbacks
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
+from remora.model.spreading import SpreadSchedulingStrategy, parse_spreads
 from remora.model.strategies import Placement, parse_strategies
 from remora.model.taints import Tolerations, rare_taints
 from remora.wire.asks import Ask
@@ -20,9 +21,16 @@ NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
 """The options that Ray does not know; ``label_selector`` and ``fallback_strategy`` it knows, with fewer spellings."""
 
 
+MADE_FROM = "remora.io/made-from"
+"""The label of an actor that is spread among those of its class: the name of the class."""
+
+_POLICIES = ("DEFAULT", "SPREAD")
+
+
 @dataclass(frozen=True)
 class Defaults:
-    """What ``remora.init(tolerations=, label_selector=, labels=)`` says for everything that a job submits.
+    """What ``remora.init(tolerations=, label_selector=, labels=, spread=)`` says for everything that a job submits; ``spreads``
+    for actors only.
 
     ``rare``: the cluster's rare resources, which whoever asks for one may use. ``ignores_selectors``: on a single-node Ray
     that was started without labels nothing could match.
@@ -33,10 +41,31 @@ class Defaults:
     labels: Labels = ()
     rare: frozenset[str] = frozenset()
     ignores_selectors: bool = False
+    spreads: tuple[SpreadSchedulingStrategy, ...] = ()
 
     @classmethod
-    def parse(cls, label_selector: Any = None, tolerations: Any = None, labels: Any = None) -> Defaults:
-        return cls(LabelSelector(label_selector), Tolerations(tolerations), parse_workload_labels(labels))
+    def parse(cls, label_selector: Any = None, tolerations: Any = None, labels: Any = None, spread: Any = None) -> Defaults:
+        return cls(
+            LabelSelector(label_selector),
+            Tolerations(tolerations),
+            parse_workload_labels(labels),
+            spreads=parse_spreads(spread),
+        )
+
+    def spread(self, options: dict[str, Any], made_from: str, *, in_group: bool = False) -> dict[str, Any]:
+        """The options of an actor with what the job says about evenness, unless they say where it goes by themselves;
+        ``made_from`` is the name of its class. An actor that nothing else tells apart is spread among those of its class."""
+        strategy, affinity = options.get("scheduling_strategy"), options.get("affinity")
+        plain = affinity is None and (strategy is None or (isinstance(strategy, str) and strategy in _POLICIES))
+        if self.spreads and plain and not in_group:
+            among = {} if all(each.labels is not None for each in self.spreads) else {MADE_FROM: as_label_value(made_from)}
+            labels = dict(self.labels) if options.get("labels") is None else options["labels"]
+            return {**options, "affinity": list(self.spreads), "labels": {**labels, **among}}
+        listed = affinity if isinstance(affinity, (list, tuple)) else (affinity,)
+        own = any(isinstance(each, SpreadSchedulingStrategy) and each.labels is None for each in (strategy, *listed))
+        if own and not options.get("labels") and not self.labels:
+            return {**options, "labels": {MADE_FROM: as_label_value(made_from)}}
+        return options
 
 
 @dataclass(frozen=True)
@@ -55,7 +84,7 @@ class Rewritten:
 
     @property
     def lease(self) -> bool:
-        return bool(self.labels or self.placement.affinities)
+        return bool(self.labels or self.placement.is_leased)
 
     def ask(self, kind: str, held: Mapping[str, float], demand: Mapping[str, float], namespace: str, keys: list[str]) -> Ask:
         """What the kernel is asked; ``keys`` are taints that it tolerates besides."""
@@ -70,6 +99,7 @@ class Rewritten:
             affinities=placement.affinities,
             policy=placement.policy,
             namespace=namespace,
+            spreads=placement.spreads,
         )
         return Ask(request, self.labels)
 
@@ -122,7 +152,7 @@ def _hard(terms: tuple[LabelMatchExpression, ...]) -> tuple[LabelMatchExpression
 
 def rewrite_group(bundles: Any, strategy: str | None, options: Mapping[str, Any], defaults: Defaults) -> GroupRequest:
     """A placement group as users write it, with the defaults of their job and the tolerations of what it asks for."""
-    request = parse_group(bundles, strategy or "PACK", **options)
+    request = parse_group(bundles, strategy, **options)
     return replace(
         request, options=tuple(tuple(_bundle(bundle, options, defaults) for bundle in option) for option in request.options)
     )

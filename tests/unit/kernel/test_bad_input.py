@@ -193,7 +193,7 @@ CALLS = {
     "placement_group: an empty bundle": group({}),
     "placement_group: a negative bundle": group({"CPU": -1}),
     "placement_group: an unknown strategy": group(strategy="PACKED"),
-    "placement_group: a strategy that is None": group(strategy=None),
+    "placement_group: a strategy that is a number": group(strategy=3),
     "placement_group: too few selectors": group({"CPU": 1}, {"CPU": 1}, bundle_label_selector=[{}]),
     "placement_group: a bad selector": group(bundle_label_selector=[{"zone": "in()"}]),
     "placement_group: bad tolerations": group(tolerations=["x"]),

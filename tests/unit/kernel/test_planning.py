@@ -2,7 +2,7 @@
 
 import pytest
 
-from remora import NodeAffinitySchedulingStrategy, actor_affinity, affinity, anti_affinity, label_in, label_not_in
+from remora import NodeAffinitySchedulingStrategy, actor_affinity, affinity, anti_affinity, label_in, label_not_in, spread
 from remora.kernel.provisioning.demands import Demand, Waiting
 from remora.kernel.provisioning.planning import plan
 from remora.kernel.state.cluster import Cluster
@@ -558,3 +558,38 @@ def test_nothing_waits_nothing_is_started():
     c = make()
     assert c.plan().to_dict() == {"add": {}, "awaited": {}, "starts": [], "answers": [], "held": {}}
     assert SimCluster().plan() == c.plan()
+
+
+# Zones and racks (001): a machine in another domain is what helps
+
+ZONES = {
+    "here": {"resources": {"CPU": 4}, "labels": {"zone": "a"}, "max_workers": 5},
+    "there": {"resources": {"CPU": 4}, "labels": {"zone": "b"}, "max_workers": 5},
+    "far": {"resources": {"CPU": 4}, "labels": {"zone": "c"}, "max_workers": 5},
+}
+
+
+def test_anti_affinity_by_zone_starts_a_machine_in_each_zone():
+    c = make(ZONES)
+    rule = actor_affinity(label_not_in("svc", ["web"], topology="zone"))
+    for _ in range(4):
+        c.submit("actor", name=None, resources={"CPU": 1}, labels={"svc": "web"}, scheduling_strategy=rule)
+    found = c.plan()
+    assert dict(found.add) == {"here": 1, "there": 1, "far": 1}
+    assert any("that its rules leave open" in answer.reason for answer in found.answers)
+
+
+def test_a_floor_of_zones_starts_machines_in_as_many():
+    c = make(ZONES)
+    c.add_node("n0", {"CPU": 8}, labels={"zone": "a"})
+    for _ in range(6):
+        c.submit("actor", resources={"CPU": 1}, labels={"svc": "web"}, scheduling_strategy=spread(over="zone", min_domains=3))
+    assert dict(c.plan().add) == {"there": 1, "far": 1}
+
+
+def test_what_wants_to_be_in_the_zone_of_another_gets_a_machine_there():
+    c = make(ZONES)
+    c.add_node("n0", {"CPU": 1}, labels={"zone": "b"})
+    c.submit("actor", resources={"CPU": 1}, labels={"svc": "db"})
+    c.submit("actor", resources={"CPU": 1}, scheduling_strategy=actor_affinity(label_in("svc", ["db"], topology="zone")))
+    assert dict(c.plan().add) == {"there": 1}

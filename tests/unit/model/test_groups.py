@@ -72,7 +72,7 @@ BAD = {
     "a bundle is None": ({"bundles": [None]}, "asks for nothing"),
     "a bundle is negative": ({"bundles": [{"CPU": -1}]}, "is negative"),
     "an unknown strategy": ({"strategy": "SPREADED"}, "'SPREADED' is not known: use PACK, SPREAD, STRICT_PACK, STRICT_SPREAD"),
-    "a strategy that is no string": ({"strategy": None}, "the placement group strategy None is not known"),
+    "a strategy that is no string": ({"strategy": 3}, "the placement group strategy 3 is not known"),
     "too few selectors": ({"bundles": [{"CPU": 1}] * 2, "bundle_label_selector": [{}]}, "one selector a bundle (2)"),
     "too many selectors": ({"bundle_label_selector": [{}, {}]}, "one selector a bundle (1)"),
     "one selector for all": ({"bundle_label_selector": {"zone": "a"}}, "for example [{'zone': 'a'}] * 1"),

@@ -34,7 +34,13 @@ ONE_CLAUSE = {
 
 @pytest.mark.parametrize(("text", "want"), list(ONE_CLAUSE.items()), ids=list(ONE_CLAUSE))
 def test_one_clause(text, want):
-    assert parse_query(text) == ([want], False)
+    assert parse_query(text) == ([(*want, "")], False)
+
+
+@pytest.mark.parametrize(("text", "want"), list(ONE_CLAUSE.items()), ids=list(ONE_CLAUSE))
+def test_one_clause_within_a_domain(text, want):
+    assert parse_query(f"{text} within zone") == ([(*want, "zone")], False)
+    assert parse_query(f"{text} WITHIN ray.io/availability-zone and x exists")[0][0] == (*want, "ray.io/availability-zone")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,8 @@ def test_one_clause(text, want):
     ],
 )
 def test_several_clauses(text, want):
-    assert parse_query(text) == want
+    clauses, any_of = want
+    assert parse_query(text) == ([(*clause, "") for clause in clauses], any_of)
 
 
 BAD = {
@@ -67,7 +74,10 @@ BAD = {
     "location not": "it ends where 'in' or 'exists' belongs",
     "location =": "it ends where a value belongs",
     "location = = a": "'=' stands where a value belongs",
-    "a = 1 b = 2": "'b' stands where 'and' or 'or' belongs",
+    "a = 1 b = 2": "'b' stands where 'and', 'or' or 'within' belongs",
+    "a = 1 within": "it ends where a label of nodes belongs",
+    "a = 1 within and b = 2": "'and' stands where a label of nodes belongs",
+    "a = 1 within [zone]": "'[' stands where a label of nodes belongs",
     "a = 1 and": "it ends where a label key belongs",
     "a = 1 and b = 2 or c = 3": "'and' and 'or' are mixed",
 }

@@ -355,7 +355,7 @@ BAD_SELECTORS = {
     "a list of None": [None],
     "a list of strings": ["zone"],
     "an expression of one part": [("zone",)],
-    "an expression of five parts": [("zone", IN, ["a"], False, None)],
+    "an expression of six parts": [("zone", IN, ["a"], False, None, None)],
     "an empty expression": [()],
     "values that are one string": [("zone", IN, "a")],
     "values that are a number": [("zone", IN, 5)],

@@ -17,6 +17,7 @@ from remora.kernel.state.workloads import Workload
 from remora.model.groups import GroupRequest
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VirtualCluster
+from remora.wire.fences import ROOT
 from remora.wire.keys import CLUSTERS
 from remora.wire.timing import CLAIM_SECONDS, COOL_SECONDS, GROUP_CREATED_SECONDS
 from remora.wire.tokens import OF_GROUP
@@ -139,15 +140,18 @@ class Registry:
         return record
 
     def enclose(self, request: GroupRequest, job_id: str, ask: str) -> Record | None:
-        """Reserve a share for a placement group in a cluster. Return it, or None where there is no room for it now.
+        """Reserve a share for a placement group in a cluster, or in none. Return it, or None where there is no room for it now.
         ``request`` has one option."""
-        parent = self.get(request.cluster or "")
-        if parent.vcluster.state != READY:
+        parent = self.get(request.cluster) if request.cluster is not None else None
+        if parent is not None and parent.vcluster.state != READY:
             return None
-        vcluster = self._scheduler.enclose(request, parent.vcluster, self._free_group_id(parent.cluster_id))
+        share_id = self._free_group_id(parent.cluster_id if parent is not None else ROOT)
+        vcluster = self._scheduler.enclose(request, parent.vcluster if parent is not None else None, share_id)
         if vcluster is None:
             return None
-        parent.busy_at = now = self._context.now()
+        now = self._context.now()
+        if parent is not None:
+            parent.busy_at = now
         return self._add(Record(vcluster, job_id, 0.0, now, GroupShare(ask, now), ask))
 
     def resize(self, record: Record, limits: Mapping[str, int | None]) -> None:

@@ -9,7 +9,6 @@ says that GCS has reserved it, or that it will not be. Meanwhile nobody goes on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from remora.controller.clusters.admission import Admission
 from remora.controller.clusters.records import GroupShare, Record
@@ -74,7 +73,7 @@ class GroupShares:
         owed = self._owed() & {name for bundle in bundles for name in bundle.resources}
         if owed:
             return None, Explanation(_OWED.format(", ".join(sorted(owed))))
-        record = self._registry.enclose(replace(request, options=(bundles,)), job_id, ask)
+        record = self._registry.enclose(request.only(option), job_id, ask)
         if record is None:
             return None, explain_group(self._cluster, group)
         return record, Explanation("")

@@ -179,4 +179,5 @@ def wants(request: Request) -> str:
     """Return what is asked for as people read it: ``zone=a, actors with type=cat``; empty when any node will do."""
     selector = request.choices[0].selector
     terms = [f"{each.owner}s with {term.show()}" for each in request.affinities for term in each.expressions]
-    return ", ".join([*([str(selector)] if selector.terms else []), *terms])
+    spreads = [f"spread over {each.over}" for each in request.spreads]
+    return ", ".join([*([str(selector)] if selector.terms else []), *terms, *spreads])

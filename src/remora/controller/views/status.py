@@ -6,6 +6,7 @@ from typing import Any
 
 from remora.controller.controller import Controller
 from remora.controller.picture import real
+from remora.controller.views.evenness_view import spread_rows
 from remora.controller.views.machine_words import machines
 from remora.controller.views.reasons import why_waiting
 from remora.model.resources import from_units
@@ -15,9 +16,11 @@ _NOISE = ("node:", "memory", "object_store_memory")
 
 
 def status(controller: Controller) -> dict[str, Any]:
-    """Return ``nodes``, ``waiting`` and ``set_aside``, and where there is an autoscaler ``machines``; no token is shown."""
+    """Return ``nodes``, ``waiting``, ``spreads`` and ``set_aside``, and where there is an autoscaler ``machines``; no token is
+    shown."""
     aside = controller.context.aside.rows()
     found = {"nodes": _nodes(controller), "waiting": _waiting(controller), "set_aside": aside}
+    found["spreads"] = spread_rows(controller.cluster)
     planned = machines(controller)
     return found if planned is None else {**found, "machines": planned}
 

@@ -14,6 +14,7 @@ from remora.kernel.placing.placement import feasible
 from remora.kernel.rules import ALL, Change, Query, Screen
 from remora.kernel.rules.capacity import FREE, TOTAL
 from remora.kernel.state.cluster import Cluster
+from remora.kernel.state.domains import domains_of, in_any_domain, in_domain
 from remora.kernel.state.node_sets import NodeSet, members, most_wanted, without
 from remora.model.labels import Labels, show_labels
 from remora.model.requests import NodeClass, Request
@@ -22,6 +23,9 @@ from remora.model.resources import Resources, show_amounts
 _MOST_SUGGESTIONS = 3
 _CLOSEST_LOOK = 64
 _MOST_NAMED = 1_000
+
+COMPANY = ("affinity", "symmetry", "spread")
+"""The rules about what else is placed."""
 
 AFFINITY = "affinity"
 RESOURCES = "resources"
@@ -109,9 +113,20 @@ def count_refusals(cluster: Cluster, screens: list[Screen], nodes: NodeSet) -> t
             count = refused.bit_count()
             ids = tuple(cluster.nodes.at(number).node_id for number in islice(members(refused), _MOST_NAMED))
             each = screen.rule.refusal(screen.subject, 1).removeprefix("1 ")
-            refusals.append(Refusal(screen.rule.name, screen.rule.refusal(screen.subject, count), count, ids, each))
+            text = screen.rule.refusal(screen.subject, count, domains_with(cluster, screen, refused))
+            refusals.append(Refusal(screen.rule.name, text, count, ids, each))
         left = passing
     return tuple(refusals)
+
+
+def domains_with(cluster: Cluster, screen: Screen, nodes: NodeSet) -> tuple[str, ...]:
+    """Return the domains in which nodes are that a screen refuses; nothing where it is about each by itself."""
+    topology = screen.topology
+    if not topology:
+        return ()
+    return tuple(
+        sorted(each for each in domains_of(cluster.nodes, topology) if in_domain(cluster.nodes, topology, each) & nodes)
+    )
 
 
 def sentence(total: int, what: str, refusals: tuple[Refusal, ...]) -> str:
@@ -134,13 +149,13 @@ def case_of(screens: list[Screen], nodes: NodeSet) -> str:
     """Return which case of Ray's affinity proposal it is; ``nodes`` when labels or taints leave no node at all."""
     left = nodes
     for screen in screens:
-        if screen.rule.name not in ("affinity", "symmetry", "capacity"):
+        if screen.rule.name not in (*COMPANY, "capacity"):
             left = screen.passing(left)
     if not left:
         return NODES
     near = enough = left
     for screen in screens:
-        if screen.rule.name in ("affinity", "symmetry"):
+        if screen.rule.name in COMPANY:
             near = screen.passing(near)
         elif screen.rule.name == "capacity":
             enough = screen.passing(enough)
@@ -159,6 +174,9 @@ def _suggest(cluster: Cluster, query: Query, screens: list[Screen]) -> tuple[Sug
     new_node = _new_node(query)
     if not feasible(cluster, query) and new_node is not None:
         found.append(Suggestion((new_node,)))
+    elsewhere = _new_node_in_domain(cluster, query, screens)
+    if elsewhere is not None:
+        found.append(Suggestion((elsewhere,)))
     nearest = most_wanted(alive, [screen.passing(alive) for screen in screens])
     while nearest and len(found) < _MOST_SUGGESTIONS:
         alike, failing = _alike(screens, nearest)
@@ -219,10 +237,40 @@ def _new_node(query: Query) -> Change | None:
     return None if labels is None else new_node(request.demand, labels)
 
 
-def new_node(resources: Resources, labels: dict[str, str]) -> Change:
-    what = f"add a node with {show_amounts(resources)}" if resources else "add a node"
-    if labels:
-        what += f" and the label{'s' if len(labels) > 1 else ''} {show_labels(labels)}"
+def _new_node_in_domain(cluster: Cluster, query: Query, screens: list[Screen]) -> Change | None:
+    """Return the change that adds a node in a domain that the rules about domains leave open, or in a further one; None where
+    there is no such rule or a node alone does not help."""
+    request = query.request
+    topologies = [*dict.fromkeys(screen.topology for screen in screens if screen.topology)]
+    if not topologies or query.choice.node_id is not None or request.cluster is not None:
+        return None
+    beside = any(term.positive and not term.topology for item in request.affinities for term in item.hard)
+    labels = labels_for(query.choice)
+    if beside or labels is None or any(item.any_of for item in request.affinities):
+        return None
+    open_ = cluster.nodes.alive
+    for screen in screens:
+        if screen.topology:
+            open_ = screen.passing(open_)
+    for topology in topologies:
+        open_ &= in_any_domain(cluster.nodes, topology)
+    if not open_ and any(term.positive for item in request.affinities for term in item.hard):
+        return None  # nothing that it could join is anywhere
+    there = cluster.nodes.at(next(members(open_))).labels if open_ else {}
+    where = {topology: there.get(topology) for topology in topologies}
+    others = {key: value for key, value in labels.items() if key not in where}
+    in_ = " and ".join(f"{topology} {domain}" if domain else f"another {topology}" for topology, domain in where.items())
+    named = {**others, **{topology: domain for topology, domain in where.items() if domain}}
+    return new_node(request.demand, named, in_, others)
+
+
+def new_node(resources: Resources, labels: dict[str, str], where: str = "", shown: dict[str, str] | None = None) -> Change:
+    """Return the change that adds a node with these labels; ``where`` says in words what ``shown`` leaves out of them."""
+    what = f"add a node in {where}" if where else "add a node"
+    what += f" with {show_amounts(resources)}" if resources else ""
+    also = labels if shown is None else shown
+    if also:
+        what += f" and the label{'s' if len(also) > 1 else ''} {show_labels(also)}"
     return Change("add_node", (resources, tuple(sorted(labels.items()))), what)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from remora.kernel.explaining.explain import (
     AFFINITY,
     BOTH,
+    COMPANY,
     FITS,
     NODES,
     RESOURCES,
@@ -16,6 +17,7 @@ from remora.kernel.explaining.explain import (
     Refusal,
     Suggestion,
     about_to_start,
+    domains_with,
     explain,
     fitting,
     sentence,
@@ -30,7 +32,7 @@ from remora.kernel.rules.base import verb
 from remora.kernel.state import shares
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.cluster_tree import READY, VCluster
-from remora.kernel.state.node_sets import NodeSet, members
+from remora.kernel.state.node_sets import NodeSet, collect, members
 from remora.kernel.state.virtual_labels import admits, labels_of, openings
 from remora.kernel.state.workloads import Host
 from remora.model.labels import Labels
@@ -55,7 +57,7 @@ def explain_request(cluster: Cluster, request: Request, labels: Labels = (), wor
     what = "nodes open to" if any(place.coming for place in places) else "virtual nodes of"
     full = _full(vcluster, request.demand)
     rules = {refusal.rule for refusal in refusals}
-    near, short = bool(rules & {"affinity", "symmetry"}), "share" in rules or not places
+    near, short = bool(rules & {*COMPANY}), "share" in rules or not places
     if fitting(len(places), refusals) and not full:
         return about_to_start(len(places), f"{what} {vcluster.cluster_id}", refusals)
     return Explanation(
@@ -145,15 +147,19 @@ def _closed(vcluster: VCluster, demand: Resources) -> bool:
 def _count_refusals(cluster: Cluster, query: Query, places: list[_Place]) -> tuple[Refusal, ...]:
     """Count every place under the first thing that refuses it: by labels, by the rules about nodes, by its share."""
     screens = [screen for rule in (*STATIC, *DYNAMIC) for screen in rule.screens(cluster, query) if rule.name != "labels"]
-    counted: dict[str, tuple[str, Screen | None, list[str]]] = {}
+    counted: dict[str, tuple[str, Screen | None, list[_Place]]] = {}
     for place in places:
         rule, words, screen = _first_refusal(cluster, query, screens, place)
-        counted.setdefault(f"{rule} {words}", (rule, screen, []))[2].append(place.name)
+        counted.setdefault(f"{rule} {words}", (rule, screen, []))[2].append(place)
     refusals = []
-    for key, (rule, screen, names) in counted.items():
-        words = key.removeprefix(f"{rule} ")
-        text = screen.rule.refusal(screen.subject, len(names)) if screen else verb(len(names), *words.split("|"))
-        refusals.append(Refusal(rule, text, len(names), tuple(names[:1_000])))
+    for key, (rule, screen, refused) in counted.items():
+        words, count = key.removeprefix(f"{rule} "), len(refused)
+        if screen is not None:
+            domains = domains_with(cluster, screen, collect(place.host.node for place in refused))
+            text = screen.rule.refusal(screen.subject, count, domains)
+        else:
+            text = verb(count, *words.split("|"))
+        refusals.append(Refusal(rule, text, count, tuple(place.name for place in refused[:1_000])))
     return tuple(refusals)
 
 

@@ -17,6 +17,7 @@ from remora.model.groups import Bundle
 from remora.model.requests import NodeClass, Request
 from remora.model.resources import EMPTY, Resources, show_amounts
 from remora.model.strategies import TASK
+from remora.model.topology import show_levels
 
 _MOST_NAMED = 3
 _HOW = {"STRICT_SPREAD": "on different nodes", "STRICT_PACK": "on one node"}
@@ -39,7 +40,7 @@ def explain_group(cluster: Cluster, group: Group) -> Explanation:
     if hosts is not None:
         return Explanation(f"it fits on {_name_nodes(cluster, hosts)}: Ray is about to reserve it", case=FITS)
     total = sum((bundle.resources for bundle in missing), EMPTY)
-    how = _HOW.get(request.strategy, "together")
+    how = " and ".join(filter(None, (show_levels(request.levels(option)), _HOW.get(request.strategy, "")))) or "together"
     but = f"no way to have all {how} was found" if gang.gave_up else f"not all {how}"
     return Explanation(
         f"each of the {len(missing)} bundles fits somewhere, but {but}: they need {show_amounts(total)}",
@@ -74,7 +75,8 @@ def _suggest(cluster: Cluster, group: Group, bundles: tuple[Bundle, ...], missin
         for change in _relaxations(cluster, bundles)
         if would_fit(cluster, group, tuple(replace(bundle, nodes=_relaxed(bundle.nodes, change)) for bundle in bundles))
     ]
-    if group.request.cluster is None and (added := _new_nodes(group, missing)):
+    topology = group.request.levels(group.option if group.hosts else 0)
+    if group.request.cluster is None and not topology and (added := _new_nodes(group, missing)):
         found.append(Suggestion(added))
     return tuple(found[:3])
 

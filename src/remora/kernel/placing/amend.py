@@ -29,6 +29,8 @@ def amend(request: Request, labels: Labels, changes: tuple[Change, ...]) -> tupl
             request = _with_choices(request, lambda c: replace(c, node_id=None))
         elif change.action == "drop_affinity":
             request = _without_affinity(request, *change.subject)
+        elif change.action == "drop_spread":
+            request = replace(request, spreads=tuple(each for each in request.spreads if each != change.subject))
         elif change.action == "reduce":
             name, units = change.subject
             request = replace(

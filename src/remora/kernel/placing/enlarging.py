@@ -13,13 +13,14 @@ from remora.kernel.placing.eligibility import eligible
 from remora.kernel.placing.stock import Stock, Wanted
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.cluster_tree import VCluster
-from remora.kernel.state.node_sets import NodeSet, members
+from remora.kernel.state.node_sets import NodeSet, collect, members
 from remora.kernel.state.node_table import Node
 from remora.kernel.state.type_table import Openings, TypeTable
 from remora.model.groups import Bundle
 from remora.model.requests import NodeClass
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelSelector
+from remora.model.topology import Levels
 
 _MOST_TO_SPARE = 32
 
@@ -121,6 +122,70 @@ class Enlarger:
                 return None
             added.append(more)
         return self._spared(added, fits) if 1 < len(added) <= _MOST_TO_SPARE else added
+
+    def enlarge_within(
+        self, parts: list[Part], fits: Callable[[], bool], *, outside: bool, levels: Levels
+    ) -> list[Node] | None:
+        """The same for a whole that lies over domains by these levels. Where it lies in one, the types of one domain are tried
+        at a time; else machines of every type are, one for each part."""
+        if not levels or fits():
+            return self.enlarge(parts, fits, outside=outside)
+        label, strategy = levels[0]
+        all_types, table = self.types, self.openings.table
+        domains = sorted({dict(table.at(number).labels).get(label, "") for number in members(all_types)} - {""})
+        found: list[Node] | None = None
+        best: str | None = None
+        if strategy in ("STRICT_PACK", "PACK"):
+            sizes = {}
+            for domain in domains:
+                self.types = self._types_in(all_types, label, domain)
+                found = self.enlarge(parts, fits, outside=outside)
+                if found is not None:
+                    sizes[domain] = sum(self._burden(node.node_type)[0] for node in found), len(found)
+                    self.drop(found)
+            best = min(sizes, key=lambda domain: sizes[domain], default=None)
+            self.types = self._types_in(all_types, label, best) if best is not None else all_types
+            found = self.enlarge(parts, fits, outside=outside) if best is not None else None
+            self.types = all_types
+        if found is None and strategy != "STRICT_PACK":
+            found = self._one_in_each(parts, fits, label, domains) or self.enlarge(parts, fits, outside=outside)
+        return found
+
+    def _types_in(self, types: NodeSet, label: str, domain: str) -> NodeSet:
+        table = self.openings.table
+        return collect(number for number in members(types) if dict(table.at(number).labels).get(label) == domain)
+
+    def _one_in_each(self, parts: list[Part], fits: Callable[[], bool], label: str, domains: list[str]) -> list[Node] | None:
+        """Add machines domain by domain, in turn, until it fits; then leave out those that it does not need."""
+        added: list[Node] = []
+        table, most = self.openings.table, sum(min(part.count, _MOST_TO_SPARE) for part in parts)
+        while len(added) < most:
+            before = len(added)
+            for domain in domains:
+                types = [table.at(number) for number in members(self._types_in(self.types, label, domain))]
+                useful = [
+                    each.name
+                    for each in types
+                    if self.openings.of(each) != 0 and any(part.need.fits_in(each.resources) for part in parts)
+                ]
+                if useful and self.openings.all != 0 and len(added) < most:
+                    added.append(self.add(min(useful, key=self._burden)))
+                    if fits():
+                        return self._without_spare(added, fits)
+            if len(added) == before:
+                break
+        self.drop(added)
+        return None
+
+    def _without_spare(self, added: list[Node], fits: Callable[[], bool]) -> list[Node]:
+        kept = list(added)
+        for node in list(added):
+            self.drop([node])
+            if fits():
+                kept.remove(node)
+            else:
+                kept[kept.index(node)] = self.add(node.node_type)
+        return kept
 
     def add(self, name: str) -> Node:
         """Add a machine of a type."""

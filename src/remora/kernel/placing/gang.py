@@ -8,11 +8,12 @@ searches, best candidate first, with a budget: packing is NP-hard, and the first
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from remora.kernel.placing import inside
 from remora.kernel.placing.eligibility import eligible
+from remora.kernel.placing.layers import Layers
 from remora.kernel.placing.ranking import ANY_GPU, by_policy
 from remora.kernel.state import shares
 from remora.kernel.state.cluster import Cluster
@@ -24,6 +25,7 @@ from remora.model.groups import Bundle
 from remora.model.requests import NodeClass
 from remora.model.resources import EMPTY, Resources
 from remora.model.strategies import DEFAULT, SPREAD
+from remora.model.topology import Levels
 
 _BUDGET = 2_000
 
@@ -53,6 +55,7 @@ class Gang:
         taken: list[Host | None],
         *,
         by_node: bool,
+        levels: Sequence[Levels] = (),
     ) -> None:
         self.cluster = cluster
         self.space = space
@@ -60,6 +63,8 @@ class Gang:
         self.strategies = strategies
         self.hosts: list[Host | None] = list(taken)
         self.by_node = by_node
+        self.levels = levels or [()] * len(strategies)
+        self.within: NodeSet | None = None  # the domain that is just being tried; None: everywhere
         self.gave_up = False
         self._classes = list(dict.fromkeys(item.nodes for item in items))
         self._journal: shares.Journal = []
@@ -75,9 +80,27 @@ class Gang:
                 if all(self._place_team(team) for team in order):
                     return self._found()
                 self._reset(before)
-            if len(teams) > 1 and self._search(self._sorted(open_)):
+            if len(teams) > 1 and not any(self.levels) and self._search(self._sorted(open_)):
                 return self._found()
             return None
+
+    # What is asked while levels are tried
+
+    def checkpoint(self) -> tuple[list[Host | None], int]:
+        """Return what is placed now, for ``back_to``."""
+        return list(self.hosts), len(self._journal)
+
+    def back_to(self, hosts: list[Host | None], mark: int) -> None:
+        shares.undo(self._journal, mark)
+        self.hosts = hosts
+
+    def take(self, open_: list[int], host: Host) -> bool:
+        """Put items on a host; return whether there is room for all of them."""
+        for index in open_:
+            if not shares.take(self.cluster, host, self.items[index].resources.pairs, self._journal):
+                return False
+            self.hosts[index] = host
+        return True
 
     def _found(self) -> list[Host]:
         """Return the hosts, each with where its share came from: taken one by one they might come from somewhere else."""
@@ -88,6 +111,13 @@ class Gang:
         open_ = self._sorted([i for i, host in enumerate(self.hosts) if host is None and self.items[i].team == team])
         if not open_:
             return True
+        if self.levels[team]:
+            return Layers(self, team).place(open_, self.levels[team])
+        return self.place_on_nodes(open_, strategy)
+
+    def place_on_nodes(self, open_: list[int], strategy: str) -> bool:
+        """Place items of one team by their strategy over nodes, in the domain that is just being tried; return whether that
+        went."""
         if strategy in ("PACK", "STRICT_PACK"):
             if self._together(open_) or strategy == "STRICT_PACK":
                 return self.hosts[open_[0]] is not None
@@ -109,7 +139,7 @@ class Gang:
         shares.undo(self._journal)
         self.hosts = list(hosts)
 
-    def _team_hosts(self, team: int) -> list[Host]:
+    def team_hosts(self, team: int) -> list[Host]:
         return [host for host, item in zip(self.hosts, self.items, strict=True) if host is not None and item.team == team]
 
     def _together(self, open_: list[int]) -> bool:
@@ -118,8 +148,8 @@ class Gang:
         nodes = self.cluster.nodes.alive
         for index in open_:
             total = total + self.items[index].resources
-            nodes &= self._nodes(self.items[index], EMPTY)
-        settled = {self._key(host) for host in self._team_hosts(self.items[open_[0]].team)}
+            nodes &= self.nodes_for(self.items[index], EMPTY)
+        settled = {self._key(host) for host in self.team_hosts(self.items[open_[0]].team)}
         for host in self._hosts_on(nodes & self._holding(total), [self.items[index] for index in open_], DEFAULT):
             if not settled <= {self._key(host)}:
                 continue
@@ -134,7 +164,7 @@ class Gang:
     def _apart(self, open_: list[int]) -> bool:
         """Put each on a host of its own, along augmenting paths from item to item until all are matched; return whether that
         went."""
-        used = {self._key(host) for host in self._team_hosts(self.items[open_[0]].team)}
+        used = {self._key(host) for host in self.team_hosts(self.items[open_[0]].team)}
         lists: dict[Item, list[Host]] = {}
         for index in open_:
             item = self.items[index]
@@ -193,7 +223,7 @@ class Gang:
 
     def _first_distinct(self, item: Item, used: set[Hashable], most: int) -> list[Host]:
         found: dict[Hashable, Host] = {}
-        for host in self._hosts_on(self._nodes(item, item.resources), [item], SPREAD):
+        for host in self._hosts_on(self.nodes_for(item, item.resources), [item], SPREAD):
             key = self._key(host)
             if key not in used and key not in found and shares.fits(self.cluster, host, item.resources):
                 found[key] = host
@@ -239,8 +269,8 @@ class Gang:
         """Yield for PACK the hosts that this team uses already first, for SPREAD the others, for STRICT_SPREAD only those."""
         item = self.items[open_[depth]]
         strategy = self.strategies[item.team]
-        used = {self._key(host): host for host in self._team_hosts(item.team)}
-        nodes = self._nodes(item, item.resources)
+        used = {self._key(host): host for host in self.team_hosts(item.team)}
+        nodes = self.nodes_for(item, item.resources)
         in_use = [host for host in used.values() if nodes >> host.node & 1 and self._fits_labels(host, item)]
         packing = strategy == "PACK" and not loosely
         if packing:
@@ -260,7 +290,7 @@ class Gang:
             return host
         free = tuple(sorted(self.cluster.available.amounts(host.node).items()))
         classes = tuple(eligible(self.cluster, nodes) >> host.node & 1 for nodes in self._classes)
-        teams = tuple(any(other.node == host.node for other in self._team_hosts(team)) for team in range(len(self.strategies)))
+        teams = tuple(any(other.node == host.node for other in self.team_hosts(team)) for team in range(len(self.strategies)))
         return free, classes, teams
 
     def _roomiest(self, nodes: NodeSet, remaining: list[int]) -> Host | None:
@@ -279,10 +309,12 @@ class Gang:
             count = count * 3 // 4
         return None
 
-    def _nodes(self, item: Item, demand: Resources) -> NodeSet:
+    def nodes_for(self, item: Item, demand: Resources) -> NodeSet:
         if self.space is None:
-            return eligible(self.cluster, item.nodes) & self._holding(demand)
-        return inside.untainted(self.cluster, item.nodes) & self._holding(demand)
+            nodes = eligible(self.cluster, item.nodes) & self._holding(demand)
+        else:
+            nodes = inside.untainted(self.cluster, item.nodes) & self._holding(demand)
+        return nodes if self.within is None else nodes & self.within
 
     def _holding(self, demand: Resources) -> NodeSet:
         return shares.reachable(self.cluster, self.space, demand, {})
@@ -351,7 +383,13 @@ def pinned(host: Host) -> Host:
 
 
 def gang_of_bundles(
-    cluster: Cluster, space: VCluster | None, bundles: Iterable[Bundle], strategy: str, taken: list[Host | None]
+    cluster: Cluster,
+    space: VCluster | None,
+    bundles: Iterable[Bundle],
+    strategy: str,
+    taken: list[Host | None],
+    levels: Levels = (),
 ) -> Gang:
     """Return the gang of the bundles of a placement group."""
-    return Gang(cluster, space, [Item(each.resources, each.nodes) for each in bundles], [strategy], taken, by_node=True)
+    items = [Item(each.resources, each.nodes) for each in bundles]
+    return Gang(cluster, space, items, [strategy], taken, by_node=True, levels=[levels])

@@ -14,7 +14,8 @@ from remora.model.groups import Bundle
 
 
 def attempt(cluster: Cluster, space: VCluster | None, group: Group, option: int, taken: list[Host | None]) -> Gang:
-    return gang_of_bundles(cluster, space, group.request.options[option], group.request.strategy, taken)
+    request = group.request
+    return gang_of_bundles(cluster, space, request.options[option], request.strategy, taken, request.levels(option))
 
 
 def space_of(cluster: Cluster, group: Group) -> VCluster | None:
@@ -23,7 +24,8 @@ def space_of(cluster: Cluster, group: Group) -> VCluster | None:
 
 def would_fit(cluster: Cluster, group: Group, bundles: tuple[Bundle, ...]) -> bool:
     """Return whether a group that waits could be placed now with these bundles instead of its own."""
-    changed = Group(group.group_id, replace(group.request, options=(bundles,)))
+    option = group.option if group.hosts else 0
+    changed = Group(group.group_id, replace(group.request.only(option), options=(bundles,)))
     taken = list(group.hosts) or [None] * len(bundles)
     return attempt(cluster, space_of(cluster, group), changed, 0, taken).place() is not None
 
@@ -45,7 +47,8 @@ def could_ever(cluster: Cluster, group: Group, option: int) -> bool:
         ever = fits(twin)
         if not ever and cluster.types is not None:
             parts = parts_of_bundles(bundles, group.request.strategy)
-            ever = fits_with_types(cluster, twin, inner, cluster.types.at_hand, parts, fits)
+            levels = group.request.levels(option)
+            ever = fits_with_types(cluster, twin, inner, cluster.types.at_hand, parts, fits, levels)
         known = group.ever_fits[option] = (depends, ever)
     return known[1]
 

@@ -38,7 +38,7 @@ def _decide(cluster: Cluster, query: Query) -> Host | None:
         vcluster = cluster.tree.get(request.cluster)
         return inside.decide(cluster, vcluster, query, screened(cluster, query)) if vcluster.state == READY else None
     ready = eligible(cluster, query.choice) & cluster.available.at_least(request.demand)
-    if ready and (request.affinities or cluster.refusals):
+    if ready and (request.affinities or request.spreads or cluster.refusals):
         ready = _screen(cluster, query, ready)
     return Host(None, choose(cluster, query, ready), None) if ready else None
 

@@ -21,7 +21,7 @@ def choose(cluster: Cluster, query: Query, ready: NodeSet, label_wishes: list[No
     """Return the number of the best node of a set that is not empty. ``label_wishes`` stand for the wishes about node labels
     where those are to be asked of virtual nodes."""
     request = query.request
-    if request.wishes or request.affinities or request.wished_node is not None:
+    if request.wishes or request.affinities or request.spreads or request.wished_node is not None:
         rules = [rule for rule in (*STATIC, *DYNAMIC) if label_wishes is None or rule.name != "labels"]
         wishes = [*(label_wishes or ()), *(wish for rule in rules for wish in rule.wishes(cluster, query))]
         if wishes:

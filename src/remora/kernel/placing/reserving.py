@@ -91,12 +91,14 @@ def _reserve(cluster: Cluster, vcluster: VCluster, journal: shares.Journal) -> b
 
 def _gang(cluster: Cluster, vcluster: VCluster, taken: list[Host | None]) -> Gang:
     if vcluster.group is not None:
-        return gang_of_bundles(cluster, vcluster.parent, vcluster.group.options[0], vcluster.group.strategy, taken)
+        group = vcluster.group
+        return gang_of_bundles(cluster, vcluster.parent, group.options[0], group.strategy, taken, group.levels(0))
     nodes = NodeClass(LabelSelector(), vcluster.tolerations)
     sets = vcluster.spec.fixed_size_nodes
     items = [Item(node.resources, nodes, team) for team, group in enumerate(sets) for node in group.nodes]
     strategies = [group.scheduling_policy.value for group in sets]
-    return Gang(cluster, vcluster.parent, items, strategies, taken, by_node=False)
+    levels = [group.topology for group in sets]
+    return Gang(cluster, vcluster.parent, items, strategies, taken, by_node=False, levels=levels)
 
 
 def _settle(vcluster: VCluster, slot: int, vnode: VNode, journal: shares.Journal) -> None:

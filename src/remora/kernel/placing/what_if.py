@@ -16,6 +16,7 @@ from remora.kernel.state.node_sets import NodeSet
 from remora.kernel.state.node_table import Node
 from remora.kernel.state.type_table import openings_beside
 from remora.kernel.state.workloads import Host
+from remora.model.topology import Levels
 
 
 def empty_copy(cluster: Cluster, vcluster: VCluster | None = None) -> tuple[Cluster, VCluster | None]:
@@ -44,6 +45,7 @@ def fits_with_types(
     types: NodeSet,
     parts: list[Part],
     fits: Callable[[Cluster], bool],
+    levels: Levels = (),
 ) -> bool:
     """Return whether a whole fits with machines of these types added, to the empty copy as it is, or after the machines that
     idle there have gone, which makes room for others where the number of all is limited. The copy is left as it was."""
@@ -51,7 +53,7 @@ def fits_with_types(
     if table is None or not types:
         return False
     enlarger = Enlarger(twin, openings_beside(table, twin.nodes.by_id.values()), types)
-    added = enlarger.enlarge(parts, lambda: fits(twin), outside=inner is None)
+    added = enlarger.enlarge_within(parts, lambda: fits(twin), outside=inner is None, levels=levels)
     enlarger.drop(added or ())
     if added is not None or inner is not None or not any(node.node_type for node in twin.nodes.by_id.values()):
         return added is not None
@@ -60,7 +62,7 @@ def fits_with_types(
         if not node.node_type:
             _copy_node(bare, node)
     afresh = Enlarger(bare, openings_beside(table, ()), types)
-    return afresh.enlarge(parts, lambda: fits(bare), outside=True) is not None
+    return afresh.enlarge_within(parts, lambda: fits(bare), outside=True, levels=levels) is not None
 
 
 def could_ever_reserve(cluster: Cluster, vcluster: VCluster) -> bool:
@@ -76,8 +78,9 @@ def could_ever_reserve(cluster: Cluster, vcluster: VCluster) -> bool:
         fits = (parent is None or parent.state == READY) and could_reserve(twin, probe)
         if not fits and not probe.inconclusive and cluster.types is not None and (parent is None or parent.state == READY):
             parts = parts_of_cluster(probe)
+            levels = next((each.topology for each in vcluster.spec.fixed_size_nodes if each.topology), ())
             fits = fits_with_types(
-                cluster, twin, parent, cluster.types.on_offer, parts, lambda tried: could_reserve(tried, probe)
+                cluster, twin, parent, cluster.types.on_offer, parts, lambda tried: could_reserve(tried, probe), levels
             )
         # A parent that itself cannot be had now, or has lost nodes, says nothing about its children.
         above = vcluster.parent.chain() if vcluster.parent is not None else ()

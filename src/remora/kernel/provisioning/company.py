@@ -16,7 +16,7 @@ from remora.model.resources import EMPTY
 
 def has_rules(demand: Demand) -> bool:
     """Return whether what is placed on a node decides whether it may go there."""
-    return any(item.hard for item in demand.request.affinities)
+    return demand.request.ruled
 
 
 class Company:

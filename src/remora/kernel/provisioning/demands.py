@@ -56,7 +56,7 @@ def waiting_of(scheduler: Scheduler, also: Iterable[Demand] = ()) -> Waiting:
         for workload_id in term.values
     }
     # Labels of equal requests matter only where somebody looks at them.
-    told_apart = bool(scheduler.cluster.refusals) or any(item.hard for request, _, _ in lines for item in request.affinities)
+    told_apart = bool(scheduler.cluster.refusals) or any(request.ruled for request, _, _ in lines)
     work: list[Demand] = []
     for request, line, count in lines:
         work += _by_labels(request, line, named) if told_apart else [Demand((request, ()), _name(line), request, count)]

@@ -70,7 +70,10 @@ class WholePlanner:
                     return f"{earlier.cluster_id} is before it in the queue and needs {_listed(shared)} too", ()
         parts = parts_of_cluster(vcluster)
         outside = vcluster.parent is None
-        added = self.draft.enlarger.enlarge(parts, lambda: could_reserve(cluster, vcluster), outside=outside)
+        levels = next((each.topology for each in vcluster.spec.fixed_size_nodes if each.topology), ())
+        added = self.draft.enlarger.enlarge_within(
+            parts, lambda: could_reserve(cluster, vcluster), outside=outside, levels=levels
+        )
         if added is None:
             return self._why_not_cluster(vcluster, parts)
         before = vcluster.nodes()
@@ -117,7 +120,9 @@ class WholePlanner:
             taken: list[Host | None] = list(group.hosts) if stays else [None] * len(bundles)
             missing = [bundle for bundle, host in zip(bundles, taken, strict=True) if host is None]
             parts = parts_of_bundles(missing, request.strategy)
-            added = self.draft.enlarger.enlarge(parts, self._fits(group, space, option, taken), outside=space is None)
+            fits = self._fits(group, space, option, taken)
+            levels = request.levels(option)
+            added = self.draft.enlarger.enlarge_within(parts, fits, outside=space is None, levels=levels)
             if added is not None:
                 hosts = attempt(cluster, space, group, option, taken).place()
                 assert hosts is not None, group

@@ -75,7 +75,8 @@ class WorkPlanner:
                 line.ruled = bool(concerned >> number & 1 or has_rules(line.demand) or self.draft.cluster.refusals)
             self._place_on_copy(open_)
         self._admit(open_)
-        asked = [line for line in open_ if line.left]
+        # What has rules about domains was tried with a machine of every type.
+        asked = [line for line in open_ if line.left and not line.demand.request.topologies]
         if asked:
             self._pack(asked)
         for line in self._lines:
@@ -117,6 +118,9 @@ class WorkPlanner:
         for line in ruled:
             if line.left and line.demand.request.follows:
                 self._place_line(line)
+        for line in ruled:
+            if line.left and line.demand.request.topologies:
+                self._place_by_domains(line)
         for line in lines:
             if line.vcluster is not None and not line.ruled:
                 self._place_line(line)
@@ -135,6 +139,29 @@ class WorkPlanner:
             cluster.place(workload, host)
             line.left -= 1
             self._put(line, host.node, 1)
+
+    def _place_by_domains(self, line: _Line) -> None:
+        """Add one machine after the other, of the first type with which the rules about domains let one more start: in which
+        domain a machine is depends on its type, and whom that keeps away on all that is there."""
+        table, enlarger = self.draft.table, self.draft.enlarger
+        request = line.demand.request
+        while line.left:
+            before = line.left
+            fitting = [
+                table.at(number) for number in members(types_that_hold(table, line.choice, request.demand) & table.at_hand)
+            ]
+            for each in sorted(
+                fitting, key=lambda each: (table.costs.get(each.name, 0.0), "GPU" in each.resources, -each.priority)
+            ):
+                if self.draft.openings.all == 0 or self.draft.openings.of(each) == 0:
+                    continue
+                node = enlarger.add(each.name)
+                self._place_line(line)
+                if line.left < before:
+                    break
+                enlarger.drop([node])
+            if line.left == before:
+                return
 
     def _put(self, line: _Line, number: int, count: int) -> None:
         """Write down that a node of the copy takes so many."""
@@ -270,7 +297,10 @@ class WorkPlanner:
 
     def _why_left(self, line: _Line) -> tuple[str, tuple[str, ...]]:
         request, table, cluster = line.demand.request, self.draft.table, self.draft.cluster
-        if request.follows:
+        if request.topologies and types_that_hold(table, line.choice, request.demand) & table.at_hand:
+            over = " and ".join(sorted(request.topologies))
+            return f"no machine of a type that may be started is in a {over} that its rules leave open: {NO_NODE_HELPS}", ()
+        if request.joins:
             query = Query(request, line.choice, line.demand.labels, line.demand.workload_id)
             there = "is placed" if screened(cluster, query) else "is not there"
             return f"hard affinity to something that {there}: {NO_NODE_HELPS}", ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from remora.kernel.rules.affinity import AffinityRule
 from remora.kernel.rules.base import Change, Query, Rule, Screen
 from remora.kernel.rules.capacity import CapacityRule
+from remora.kernel.rules.evenness import EvennessRule
 from remora.kernel.rules.node_labels import NodeLabelRule
 from remora.kernel.rules.pinning import PinRule
 from remora.kernel.rules.symmetry import SymmetryRule
@@ -17,7 +18,7 @@ from remora.kernel.rules.tolerance import TaintRule
 STATIC: tuple[Rule, ...] = (PinRule(), NodeLabelRule(), TaintRule())
 """Read only ``query.choice``: their answer is cached by node class until a node changes."""
 
-DYNAMIC: tuple[Rule, ...] = (AffinityRule(), SymmetryRule())
+DYNAMIC: tuple[Rule, ...] = (AffinityRule(), SymmetryRule(), EvennessRule(STATIC))
 """Depend on what is placed."""
 
 CAPACITY = CapacityRule()

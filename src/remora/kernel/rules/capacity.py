@@ -32,7 +32,7 @@ class CapacityRule:
     def wishes(self, cluster: Cluster, query: Query) -> Iterable[NodeSet]:
         return ()
 
-    def refusal(self, subject: Any, count: int) -> str:
+    def refusal(self, subject: Any, count: int, domains: tuple[str, ...] = ()) -> str:
         kind, name, units = subject
         if kind == TOTAL:
             return f"{verb(count, 'is', 'are')} too small for {show_amount(units)} {name}"

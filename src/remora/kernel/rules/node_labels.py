@@ -31,7 +31,7 @@ class NodeLabelRule:
         for term in query.request.wishes:
             yield _passing(cluster, term)
 
-    def refusal(self, subject: Any, count: int) -> str:
+    def refusal(self, subject: Any, count: int, domains: tuple[str, ...] = ()) -> str:
         return f"{verb(count, 'does', 'do')} not match {' or '.join(term.show() for term in subject)}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:

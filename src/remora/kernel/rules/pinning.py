@@ -24,7 +24,7 @@ class PinRule:
         if query.request.wished_node is not None:
             yield _nodes(cluster, query.request.wished_node)
 
-    def refusal(self, subject: Any, count: int) -> str:
+    def refusal(self, subject: Any, count: int, domains: tuple[str, ...] = ()) -> str:
         return f"{verb(count, 'is', 'are')} not the node {subject}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:

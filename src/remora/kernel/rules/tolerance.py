@@ -25,7 +25,7 @@ class TaintRule:
     def wishes(self, cluster: Cluster, query: Query) -> Iterable[NodeSet]:
         return ()
 
-    def refusal(self, subject: Any, count: int) -> str:
+    def refusal(self, subject: Any, count: int, domains: tuple[str, ...] = ()) -> str:
         return f"{verb(count, 'has', 'have')} the untolerated taint {subject[0]}={subject[1]}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:

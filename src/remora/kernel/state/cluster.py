@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 from remora.errors import InvariantError
 from remora.kernel.state import shares
 from remora.kernel.state.cluster_tree import Tree, VCluster
+from remora.kernel.state.domains import DomainIndex
 from remora.kernel.state.label_index import LabelIndex
 from remora.kernel.state.ledger import Ledger
 from remora.kernel.state.load import Load
 from remora.kernel.state.node_sets import NodeSet
 from remora.kernel.state.node_table import Node, Nodes
+from remora.kernel.state.tallies import DomainTally, Tallies, TallyKey
 from remora.kernel.state.workloads import Group, Host, Workload
 from remora.model.labels import ACTOR_ID, Labels
 from remora.model.operators import LabelMatchOperator
 from remora.model.requests import NodeClass, Request
 from remora.model.resources import Resources
+from remora.model.spreading import Spread
 from remora.model.strategies import SPREAD
 
 if TYPE_CHECKING:
@@ -42,6 +45,11 @@ class Cluster:
         self.presence = LabelIndex()
         # What placed workloads with symmetric=True refuse: the same index, asked with the newcomer's labels.
         self.refusals = LabelIndex()
+        self.refused_within: dict[str, int] = {}  # how many placed refuse something in their domain, by topology
+        # The same by domain, as far as somebody asks.
+        self.presence_by_domain = DomainIndex(self.presence, self.nodes)
+        self.refusals_by_domain = DomainIndex(self.refusals, self.nodes)
+        self.tallies = Tallies(self.nodes)
         self.placed: dict[str, Workload] = {}
         self.in_cluster: dict[str, dict[str, Workload]] = {}  # what is placed, by the id of its virtual cluster
         self.groups: dict[str, Group] = {}
@@ -83,6 +91,18 @@ class Cluster:
         self.available.remove_node(number)
         self.nodes.remove(node)
         return workloads, groups, degraded
+
+    def relabel_node(self, node: Node, set_: Labels, drop: Iterable[str]) -> None:
+        """Give a live node other labels. What is placed on it stays, and is in other domains from now on."""
+        drop = tuple(drop)
+        here = [*self.on_node[node.number].values()] if self._has_domains() else []
+        if not any(node.labels.get(key) != value for key, value in (*set_, *((key, None) for key in drop))):
+            here = []
+        for workload in here:
+            self._unindex_labels(workload, node.number)
+        self.nodes.relabel(node, set_, drop)
+        for workload in here:
+            self._index_labels(workload, node.number)
 
     def resize_node(self, node: Node, total: Resources) -> None:
         """Give a live node new totals. What is in use stays in use, so available may go below zero until it is repaid."""
@@ -181,7 +201,7 @@ class Cluster:
         assert workload.confirmed, workload
         number = workload.node
         self._unindex(workload)
-        workload.request = request
+        workload.request = request.of(workload.labels)
         host = self._host_on(workload, number)
         self._index(workload, host)
         self.confirm(workload)
@@ -214,11 +234,22 @@ class Cluster:
         self.on_node[number][workload.workload_id] = workload
         if request.cluster is not None:
             self.in_cluster.setdefault(request.cluster, {})[workload.workload_id] = workload
+        self._index_labels(workload, number)
+
+    def _index_labels(self, workload: Workload, number: int) -> None:
+        request = workload.request
         if workload.labels:
-            self.presence.add((request.kind, request.namespace), workload.labels, number)
+            scope = (request.kind, request.namespace)
+            self.presence.add(scope, workload.labels, number)
+            self.presence_by_domain.add(scope, workload.labels, number)
         if request.affinities:
-            for scope, labels in refused_by(request):
-                self.refusals.add(scope, labels, number)
+            for scope_, labels in refused_by(request):
+                self.refusals.add(scope_, labels, number)
+                if scope_[2]:
+                    self.refused_within[scope_[2]] = self.refused_within.get(scope_[2], 0) + 1
+                    self.refusals_by_domain.add(scope_, labels, number)
+        if self.tallies:
+            self.tallies.add(workload, number)
 
     def _unindex(self, workload: Workload) -> None:
         request, number = workload.request, workload.node
@@ -231,11 +262,33 @@ class Cluster:
             del inside[workload.workload_id]
             if not inside:
                 del self.in_cluster[request.cluster]
+        self._unindex_labels(workload, number)
+
+    def _unindex_labels(self, workload: Workload, number: int) -> None:
+        request = workload.request
         if workload.labels:
-            self.presence.remove((request.kind, request.namespace), workload.labels, number)
+            scope = (request.kind, request.namespace)
+            self.presence.remove(scope, workload.labels, number)
+            self.presence_by_domain.remove(scope, workload.labels, number)
         if request.affinities:
-            for scope, labels in refused_by(request):
-                self.refusals.remove(scope, labels, number)
+            for scope_, labels in refused_by(request):
+                self.refusals.remove(scope_, labels, number)
+                if scope_[2]:
+                    self.refused_within[scope_[2]] -= 1
+                    if not self.refused_within[scope_[2]]:
+                        del self.refused_within[scope_[2]]
+                    self.refusals_by_domain.remove(scope_, labels, number)
+        if self.tallies:
+            self.tallies.add(workload, number, -1)
+
+    def _has_domains(self) -> bool:
+        return bool(self.tallies or self.presence_by_domain or self.refusals_by_domain)
+
+    def tally(self, spread: Spread, request: Request) -> DomainTally:
+        """Return how many of what a request is spread among lie in each domain: of its virtual cluster, where it has one."""
+        assert spread.counted is not None, spread
+        key = TallyKey(spread.over, request.namespace, request.cluster, spread.counted)
+        return self.tallies.get(key, self.placed.values())
 
     def rename(self, workload: Workload, workload_id: str) -> None:
         """Know a workload by another id from now on."""
@@ -295,13 +348,14 @@ class Cluster:
         return degraded
 
 
-def refused_by(request: Request) -> Iterable[tuple[tuple[str, str], Labels]]:
-    """Yield what a placed workload with symmetric=True keeps away: scope and labels of the newcomers that it refuses."""
+def refused_by(request: Request) -> Iterable[tuple[tuple[str, str, str], Labels]]:
+    """Yield what a placed workload with symmetric=True keeps away: scope and labels of the newcomers that it refuses. The scope
+    ends with the label of the domains in which it refuses them; with nothing where that is its node."""
     for affinity in request.affinities:
         if not affinity.symmetric:
             continue
         for term in affinity.hard:
-            scope = (affinity.owner, "" if term.key == ACTOR_ID else request.namespace)
+            scope = (affinity.owner, "" if term.key == ACTOR_ID else request.namespace, term.topology)
             if term.operator is LabelMatchOperator.NOT_IN:
                 yield scope, tuple((term.key, value) for value in term.values)
             elif term.operator is LabelMatchOperator.DOES_NOT_EXIST:

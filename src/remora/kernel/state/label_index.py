@@ -7,7 +7,7 @@ set up to date as an integer.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from remora.kernel.state.node_sets import NodeSet
 from remora.model.labels import Labels
@@ -129,6 +129,15 @@ class LabelIndex:
         if term.takes_values:
             return self.with_value(scope, term.key, term.values)
         return self.with_key(scope, term.key)
+
+    def values_of(self, scope: Scope, key: str) -> Iterable[str]:
+        """Return every value that lies somewhere under a key."""
+        return self._values.get((scope, key), {}).keys()
+
+    def counts(self, scope: Scope, key: str, value: str) -> Mapping[int, int]:
+        """Return how often a value that lies somewhere lies on each node."""
+        entry = self._values[scope, key][value]
+        return {entry: 1} if isinstance(entry, int) else entry.counts
 
     def values(self, scope: Scope) -> Iterator[tuple[str, str, NodeSet]]:
         """Yield every key and value of a scope with its nodes."""

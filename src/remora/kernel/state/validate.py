@@ -163,6 +163,9 @@ def _check_label_indexes(cluster: Cluster) -> None:
         for whom, kept_away in refused_by(workload.request):
             for key, value in kept_away:
                 refused.setdefault((whom, key, value), Counter())[workload.node] += 1
+    cluster.presence_by_domain.recount()
+    cluster.refusals_by_domain.recount()
+    cluster.tallies.recount(cluster.placed.values())
     for name, index, want in (
         ("node labels", cluster.nodes.labels, labels),
         ("taints", cluster.nodes.taints, taints),

@@ -34,7 +34,7 @@ class Workload:
 
     def __init__(self, workload_id: str, request: Request, labels: Labels = (), order: int = 0) -> None:
         self.workload_id = workload_id
-        self.request = request
+        self.request = request.of(labels)
         self.labels = labels
         self.order = order
         self.node = -1

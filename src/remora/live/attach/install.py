@@ -245,7 +245,8 @@ class Installation:
             if metadata not in self._exported_actors and not metadata.is_cross_language:
                 metadata.last_export_cluster_and_job = None
                 self._exported_actors.add(metadata)
-            return stock(actor_class, args, kwargs, **self.submitter.ticketed(options, is_actor=True))
+            made_from = metadata.class_name
+            return stock(actor_class, args, kwargs, **self.submitter.ticketed(options, is_actor=True, made_from=made_from))
 
         return _remote
 

@@ -14,7 +14,6 @@ from ray._private.auto_init_hook import auto_init_ray
 from ray.exceptions import RaySystemError
 from ray.util.placement_group import PlacementGroup
 
-from remora.errors import InvalidStrategyError
 from remora.live.clusters import scopes
 from remora.live.link import link
 from remora.model.groups import GroupRequest
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from remora.live.submit.core_call import Call
     from remora.live.submit.submitter import Submitter
 
-_NEW_OPTIONS = ("bundle_label_selector", "tolerations", "fallback_strategy")
+_NEW_OPTIONS = ("bundle_label_selector", "tolerations", "fallback_strategy", "topology_strategy")
 
 _asked = threading.local()
 """What was asked for of the group that this thread is about to create: Ray's own code knows nothing of it."""
@@ -42,11 +41,9 @@ def create_group(
     options = {name: kwargs.pop(name, None) for name in _NEW_OPTIONS}
     auto_init_ray()
     request = rewrite_group(bundles, strategy, options, submitter.defaults)
-    topology = kwargs.get("topology_strategy")
-    wanted = None if topology is not None else strategy or "PACK"  # with a topology Ray wants no strategy beside it
     plain = [{name: to_ray(units) for name, units in bundle.resources.pairs} for bundle in request.options[0]]
     with _asking(request):
-        group: PlacementGroup = stock(plain, wanted, *args, **kwargs)
+        group: PlacementGroup = stock(plain, request.strategy, *args, **kwargs)
     if len(request.options) > 1:
         group.bundle_cache = None  # which of its choices it became is looked up when somebody asks
     return group
@@ -55,15 +52,13 @@ def create_group(
 def create(submitter: Submitter, call: Call) -> Any:
     """Return the id of a group; ``call`` is what the core worker would be told."""
     cluster_id = scopes.current()
-    if cluster_id is not None and call["topology_strategy"]:
-        raise InvalidStrategyError(
-            f"topology_strategy={call['topology_strategy']!r} in a virtual cluster: where a group lies there is chosen by its "
-            "strategy and selectors; for example bundle_label_selector=[{'rack': 'r1'}] * 2"
-        )
     request: GroupRequest | None = getattr(_asked, "request", None)
     if request is None:  # code that got hold of Ray's own function before the layer was there
-        selectors = call["bundle_label_selector"] or None
-        request = rewrite_group(call["bundles"], call["strategy"], {"bundle_label_selector": selectors}, submitter.defaults)
+        options = {
+            "bundle_label_selector": call["bundle_label_selector"] or None,
+            "topology_strategy": call["topology_strategy"] or None,
+        }
+        request = rewrite_group(call["bundles"], call["strategy"], options, submitter.defaults)
     plan = _plan(call, replace(request, cluster=cluster_id))
     made = link.ask(MakeGroup(plan))
     if made["error"]:
@@ -88,7 +83,6 @@ def _plan(call: Call, request: GroupRequest) -> GroupPlan:
         strategy=call["strategy"],
         detached=bool(call["is_detached"]),
         soft_target=call["soft_target_node_id"] or "",
-        topology=dict(call["topology_strategy"] or {}),
         actor_id=actor_id,
         actor_detached=bool(actor_id) and _is_detached(actor_id),
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import ray
+from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from remora.errors import InvalidStrategyError
@@ -74,12 +75,17 @@ class Submitter:
             found = self._tickets[spec.class_id] = Ticket(spec.class_id, spec)
         return found
 
-    def ticketed(self, options: dict[str, Any], *, is_actor: bool) -> dict[str, Any]:
-        """Options that Ray understands, with everything that it does not in a ticket."""
+    def ticketed(self, options: dict[str, Any], *, is_actor: bool, made_from: str = "") -> dict[str, Any]:
+        """Options that Ray understands, with everything that it does not in a ticket. ``made_from`` is the name of an
+        actor's class."""
         if is_actor and scopes.peek() is not None:
             options = library_fixes.actor_options(options, str(scopes.peek()))
         if self.defaults.label_selector and options.get("label_selector") is None and _names_a_node(options):
             options = {**options, "label_selector": {}}  # which says something else than the job
+        if made_from:
+            # In a group it lies where the bundles lie.
+            in_group = bool(self.defaults.spreads) and get_current_placement_group() is not None
+            options = self.defaults.spread(options, made_from, in_group=in_group)
         if _OURS.isdisjoint(options) and not self.defaults.labels:
             return options
         strategy: Any = options.get("scheduling_strategy")
@@ -117,10 +123,10 @@ class Submitter:
             return _for_ray(options, NodeAffinitySchedulingStrategy(_NO_NODE, soft=False))
         if None not in named and not in_group and scopes.peek() is not None and not _demand(options) and not rewritten.labels:
             free = [node_id for node_id in sorted(nodes) if any(labels_now.admits(each, node_id) for each in rewritten.choices)]
-            if free and not rewritten.placement.affinities:
+            if free and not rewritten.placement.is_leased:
                 return _for_ray(options, NodeAffinitySchedulingStrategy(free[0], soft=False), FREE)
-        lease = rewritten if rewritten.placement.affinities or (rewritten.labels and (is_actor or "labels" in given)) else None
-        if lease is not None and lease.placement.affinities and in_group:
+        lease = rewritten if rewritten.placement.is_leased or (rewritten.labels and (is_actor or "labels" in given)) else None
+        if lease is not None and lease.placement.is_leased and in_group:
             raise InvalidStrategyError(
                 "affinity inside a placement group: its bundles lie where they lie already; give either affinity= or a group, "
                 "for example scheduling_strategy=actor_affinity(label_in('type', ['cat']))"
