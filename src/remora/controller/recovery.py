@@ -30,8 +30,8 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
     3. classes
     4. holds, and fences
     5. virtual clusters, and what placement groups have of them: parents before children
-    6. leases, of actors by GCS's table and of tasks: those that run or are decided, and then those that wait, by what is there
-    7. objects with labels
+    6. objects with labels: what waits may have to keep away from them
+    7. leases, of actors by GCS's table and of tasks: those that run or are decided, and then those that wait, by what is there
     8. what has ended meanwhile
     """
     found = {key: value for key in port.keys("") if (value := port.get(key)) is not None}
@@ -59,6 +59,10 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
     _restore_fences(controller)
     _restore_clusters(controller)
 
+    for (object_id,), labelled in _entries(controller, OBJECTS)[0]:
+        with controller.context.aside.care_of("object", object_id):
+            controller.leases.bystanders.restore(object_id, labelled)
+
     actors = [work for work in works if work.kind == ACTOR]
     for work in actors:
         if controller.leases.predecessor.is_settled(work):
@@ -68,10 +72,6 @@ def recover(port: Port, clock: Callable[[], float]) -> Controller:
         with controller.context.aside.care_of("lease", slot):
             controller.leases.restore_task(slot, entry, None)
     controller.leases.see_all(actors, began)
-
-    for (object_id,), labelled in _entries(controller, OBJECTS)[0]:
-        with controller.context.aside.care_of("object", object_id):
-            controller.leases.bystanders.restore(object_id, labelled)
 
     _end_what_ended(controller, works, began)
     count = len(controller.roster.classes)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.controller.leased import JOB_ID, LONELY, WITH_CAT, LeasedWorld, spec, wanted, wanted_task
 
-from remora import label_in, object_affinity, task_affinity
+from remora import label_in, label_not_in, object_affinity, task_affinity
 from remora.wire import calls
 from remora.wire.asks import LEASE_LABEL
 from remora.wire.fences import read_fence
@@ -75,6 +75,19 @@ def test_a_labelled_task_counts_for_the_next_controller_until_it_is_done(world: 
     world.round()
     assert world.place(beside)[1] is None
     assert slot not in world.slots()
+
+
+def test_what_waits_keeps_away_from_objects_that_the_controller_before_knew_of(world: LeasedWorld):
+    world.ask(calls.PutObject("o1", (("type", "cat"),), "n1", "tests", JOB_ID))
+    for node_id in ("n2", "n3"):
+        world.port.take(node_id, {"CPU": 4})
+    slot, decided = world.place(wanted_task(scheduling_strategy=object_affinity(label_not_in("type", ["cat"], False))), "q1")
+    assert decided is None
+    world.restart()
+    assert world.slot_on(slot) is None
+    world.port.give("n2", {"CPU": 4})
+    world.round()
+    assert world.slot_on(slot) == "n2"
 
 
 def test_what_a_controller_gave_in_its_last_moment_counts_for_the_next_one(world: LeasedWorld):

@@ -93,7 +93,12 @@ def why_work(controller: Controller, work: Work) -> dict[str, Any]:
     slot = work.labels.get(LEASE_LABEL)
     if slot is not None and slot in controller.leases.by_slot:
         return row | _why_leased(controller, controller.leases.by_slot[slot])
-    return row | why_waiting(controller, work.shapes, work.strategy)
+    why = why_waiting(controller, work.shapes, work.strategy)
+    if work.detail == "RESCHEDULING" and why["fits"]:
+        # GCS looks at a group that fits nowhere when a node joins, and never again because of a token.
+        text = "it has lost a node; there is room for it, and Ray tries it there now or when the next node joins"
+        why |= _row(why["wants"], Explanation(text), busy=True)
+    return row | why
 
 
 def _lease(controller: Controller, name: str) -> Lease | None:

@@ -96,3 +96,14 @@ def test_the_reason_of_a_group_that_waits_in_gcs_though_it_fits_is_that_it_is_ab
     (row,) = world.ask(calls.Explain("group"))
     assert row["reason"].endswith("Ray is about to reserve it")
     assert not row["suggestions"]
+
+
+def test_the_reason_of_a_group_that_lost_its_node_is_that_ray_tries_it_when_one_joins(world: World) -> None:
+    """GCS found that it fits nowhere, and tokens that come later do not make it look again."""
+    offer = world.offer(None, {"CPU": 1})
+    (token,) = offer.nodes
+    lost = Work(GROUP, "group", "", "j1", WAITING, "RESCHEDULING", ({"CPU": 1.0, token: 0.0001},), strategy="PACK")
+    world.port.submit(lost)
+    (row,) = world.ask(calls.Explain("group"))
+    assert "lost a node" in row["reason"]
+    assert not row["fits"]
