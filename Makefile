@@ -9,6 +9,9 @@ SEED        ?= 0
 JOBS        ?= 2
 MOST        ?= 10
 PART        ?= 1
+COMPAT      ?=
+RAY_SOURCE  ?=
+RAYTESTS_ARGS ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -21,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format world rules soak chaos bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchgrowth benchfacts benchreports docs clean
+.PHONY: help install demo test check lint types contracts unit live local format world rules soak chaos compat raytests bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchgrowth benchfacts benchreports docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +70,12 @@ soak: $(VENV)/.jobs ## Run the long tests on clusters of their own, which are no
 
 chaos: $(STAMP) ## Kill, stop and cut off every part of real clusters at random (half an hour): SEED=1, a tenth of it with PART=0.1
 	SEED=$(if $(filter-out 0,$(SEED)),$(SEED),1) PART=$(PART) $(BIN)/python -m pytest tests/chaos -W default $(PYTEST_ARGS)
+
+compat: $(STAMP) ## Try it on each release of Ray and of Python that it names; some with COMPAT="2.55 python-3.13" (three minutes each)
+	$(BIN)/python -m tests.compat $(COMPAT)
+
+raytests: $(STAMP) ## Run Ray's own tests attached, and stock what failed, and say what fails attached only; RAY_SOURCE is a checkout of Ray
+	$(BIN)/python -m tests.raytests $(if $(RAY_SOURCE),--source $(RAY_SOURCE)) $(RAYTESTS_ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix

@@ -129,6 +129,8 @@ def _strings(name: str, tree: ast.Module, found: Found) -> None:
             in_call = name == "proxy.py" and ast.unparse(node.value) == "self"
             if in_call or ast.unparse(node.value) in ("at", "call", "signature.at"):
                 found.parameters.setdefault(node.slice.value, at)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "call.given" and isinstance(node.args[0], ast.Constant):
+            found.parameters.setdefault(str(node.args[0].value), at)
         elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
             if isinstance(node.ops[0], ast.In | ast.NotIn) and ast.unparse(node.comparators[0]).startswith("str("):
                 found.texts.setdefault(node.left.value, at)
@@ -170,7 +172,7 @@ def is_public(path: str) -> bool:
     parts = path.split(".")
     found: Any = ray
     for at, part in enumerate(parts[1:], start=1):
-        if part.startswith("_"):
+        if part.startswith("_") and not (at == 1 and part in ray.__all__):
             return False
         try:
             found = importlib.import_module(".".join(parts[: at + 1]))

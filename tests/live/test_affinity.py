@@ -75,6 +75,7 @@ NOT_A_CAT = [LabelMatchExpression("type", LabelMatchOperator.NOT_IN, ["cat"], Fa
 TOLERANT: dict[str, Any] = {"tolerations": {"gpu_node": "exists()"}}  # so that all four nodes may be used
 
 
+@pytest.mark.core
 def test_spread_co_locate_and_both_as_in_seed_001(world: World) -> None:
     cats = []
     for i in range(4):
@@ -115,6 +116,7 @@ def test_keeping_away_in_every_spelling(world: World) -> None:
         assert names(world, [there, actor]) == ["a", "b"]
 
 
+@pytest.mark.core
 def test_handles_as_in_seed_003(world: World) -> None:
     actor_0 = make()
     actor_1 = make(scheduling_strategy=actor_affinity(affinity(actor_0, False)))
@@ -145,6 +147,7 @@ def test_an_actor_waits_for_one_that_is_not_there_yet_and_says_which_case_it_is(
     assert world.names([blocked]) == ["a"]
 
 
+@pytest.mark.core
 def test_failover_as_in_seed_003_by_killing_workers(world: World) -> None:
     kept = {"max_restarts": -1, "max_task_retries": -1}
     first = make(labels={"who": "A"}, label_selector={"zone": "in(a, b)"}, **kept)
@@ -247,6 +250,7 @@ def test_named_detached_and_nested_actors_and_handles_that_travelled(world: Worl
     eventually(lambda: not lease_tokens())
 
 
+@pytest.mark.core
 def test_tasks_have_labels_and_affinity_too(world: World, where: Any) -> None:
     slow = where.options(num_cpus=0, labels={"stage": "load"}, label_selector={"zone": "b"}).remote(2.0)
     near = where.options(num_cpus=0, scheduling_strategy=task_affinity(label_in("stage", ["load"], False)))
@@ -312,6 +316,7 @@ class Keeper:
         del self.reference
 
 
+@pytest.mark.core
 def test_work_goes_where_an_object_lies_for_as_long_as_it_does(world: World, where: Any) -> None:
     keeper = ray.remote(Keeper).options(num_cpus=0, label_selector={"zone": "b"}).remote()
     beside = object_affinity(label_in("set", ["big"], False))

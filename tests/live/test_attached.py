@@ -19,6 +19,7 @@ from remora.live.adapter.ray_port import RayPort
 from remora.wire.tokens import is_token
 
 
+@pytest.mark.core
 def test_a_selector_in_any_spelling_is_obeyed(world: World, where: Any) -> None:
     spellings: list[dict[str, Any]] = [
         {"label_selector": {"zone": "b"}},
@@ -39,6 +40,7 @@ def test_a_decorator_takes_the_options_too(world: World) -> None:
     assert set(world.names([where.remote() for _ in range(3)])) <= {"head", "gpu"}
 
 
+@pytest.mark.core
 def test_an_actor_obeys_and_still_holds_no_cpu_by_default(world: World) -> None:
     class Spy:
         def look(self) -> tuple[str, dict[str, float]]:
@@ -63,6 +65,7 @@ def test_actors_that_hold_nothing_are_not_piled_onto_one_node(world: World) -> N
         ray.kill(spy)
 
 
+@pytest.mark.core
 def test_what_tasks_and_actors_submit_obeys_too(world: World, where: Any) -> None:
     def outer() -> list[str]:
         return list(ray.get([where.options(label_selector={"zone": zone}).remote() for zone in ("a", "b")]))
@@ -86,6 +89,7 @@ def test_a_fallback_is_taken_only_when_nothing_could_ever_match(world: World, wh
     ray.get(busy)
 
 
+@pytest.mark.core
 def test_what_no_node_matches_waits_and_starts_when_a_node_gets_the_label(world: World, where: Any) -> None:
     ref = where.options(label_selector={"team": "blue"}).remote()
     assert waits(ref)
@@ -106,6 +110,7 @@ def test_a_tainted_node_takes_only_what_tolerates_it(world: World, where: Any) -
     ray.cancel(refused)
 
 
+@pytest.mark.core
 def test_a_taint_bites_on_a_full_node_and_every_result_is_right_and_made_once(world: World) -> None:
     class Tally:
         def __init__(self) -> None:
@@ -138,6 +143,7 @@ def test_a_taint_bites_on_a_full_node_and_every_result_is_right_and_made_once(wo
     ray.kill(tally)
 
 
+@pytest.mark.core
 def test_generators_and_errors_come_through_when_they_are_handed_on(world: World) -> None:
     def count(number: int) -> Any:
         import time
@@ -166,6 +172,7 @@ def test_generators_and_errors_come_through_when_they_are_handed_on(world: World
     remora.untaint_node(world.ids["b"], ["pressure"])
 
 
+@pytest.mark.core
 def test_a_placement_group_obeys_and_what_runs_in_it_takes_no_token(world: World, where: Any) -> None:
     selectors = [{"zone": "in(a)"}, {"zone": "in(b, c)"}]
     group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}], strategy="SPREAD", bundle_label_selector=selectors)
@@ -198,6 +205,7 @@ def test_bad_input_is_refused_at_the_call(name: str, where: Any) -> None:
         where.options(**options)
 
 
+@pytest.mark.core
 def test_gpus_are_made_visible_to_whom_they_are_given_and_to_nobody_else(world: World) -> None:
     def visible() -> tuple[str | None, list[Any]]:
         return os.environ.get("CUDA_VISIBLE_DEVICES"), ray.get_gpu_ids()
@@ -223,6 +231,7 @@ def test_a_node_that_is_not_there_is_named(world: World) -> None:
         remora.label_node(world.ids["a"], {"ray.io/zone": "x"})
 
 
+@pytest.mark.core
 def test_a_killed_controller_comes_back_and_nothing_is_lost(world: World, where: Any) -> None:
     controller = ray.get_actor("remora-controller", namespace="remora")
     pid = ray.get(controller.pid.remote())
@@ -287,6 +296,7 @@ def test_detaching_puts_back_what_was_imported_in_the_meantime(world: World) -> 
         remora.attach()
 
 
+@pytest.mark.core
 def test_detaching_puts_back_everything_and_shutting_down_leaves_no_token(world: World, where: Any) -> None:
     import ray.remote_function
 

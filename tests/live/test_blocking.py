@@ -53,6 +53,7 @@ def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
     ray.kill(actor)
 
 
+@pytest.mark.core
 def test_whoever_comes_back_was_heard_before_to_wait(slow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remora.protocol.lending_steps.RENEW_SECONDS", 0.05)
     waits = iter([False, False, False, True])

@@ -112,6 +112,7 @@ def test_a_program_names_its_cluster_in_ray_init_itself(world: World, tmp_path: 
         assert out.split()[1] != "root"
 
 
+@pytest.mark.core
 def test_a_program_is_confined_and_its_exit_code_is_ours(world: World, tmp_path: Path) -> None:
     code = """
         import sys, time, ray

@@ -11,6 +11,7 @@ from tests.live.conftest import World, eventually, waits
 from tests.live.typed import remora_command
 
 
+@pytest.mark.core
 def test_a_taint_is_appended_and_deleted(world: World, where: Any) -> None:
     node = world.ids["b"][:12]
     assert remora_command(world, "taint", "--node-id", node, "--apend", '{"memory-pressure": "high"}').returncode == 0
@@ -20,6 +21,7 @@ def test_a_taint_is_appended_and_deleted(world: World, where: Any) -> None:
     assert world.names([where.options(label_selector={"zone": "b"}).remote()]) == ["b"]
 
 
+@pytest.mark.core
 def test_status_shows_marks_and_why_something_waits(world: World, where: Any) -> None:
     ref = where.options(label_selector={"team": "red"}).remote()
     assert waits(ref, 0.5)

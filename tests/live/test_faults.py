@@ -78,6 +78,7 @@ def test_a_node_that_joins_with_a_taint_takes_nothing_that_does_not_tolerate_it(
 # ------------------------------------------------------------------------------------------------------------ controller
 
 
+@pytest.mark.core
 def test_a_controller_killed_amid_200_submissions_of_two_classes_loses_none(world: World) -> None:
     def work(number: int) -> tuple[int, str]:
         return number * number, str(ray.get_runtime_context().get_node_id())

@@ -36,6 +36,7 @@ def is_created(group: Any) -> bool:
     return str(placement_group_table(group)["state"]) == "CREATED"
 
 
+@pytest.mark.core
 def test_groups_lie_apart_or_together_and_leave_nothing_behind(world: World) -> None:
     with inside(flexible_resource_max={"CPU": 4}) as vc:
         apart = placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD", bundle_label_selector=[{"zone": "in(a, b)"}] * 2)
@@ -114,6 +115,7 @@ def test_a_task_in_a_full_cluster_makes_a_group_while_it_waits(world: World) -> 
         assert ray.get(makes_a_group.remote(), timeout=60) == vc
 
 
+@pytest.mark.core
 def test_a_killed_driver_gives_back_what_its_group_had(world: World) -> None:
     code = """
         import time

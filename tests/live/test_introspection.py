@@ -75,6 +75,7 @@ class _Looker:
 Looker: Any = ray.remote(num_cpus=0)(_Looker)
 
 
+@pytest.mark.core
 def test_in_no_virtual_cluster_everything_is_as_in_ray_without_tokens(world: World) -> None:
     eventually(lambda: tokens_in(unpatched.total_resources_per_node()))  # there are some to hide
     shown = [nodes(), cluster_resources(), available_resources(), ray._private.state.total_resources_per_node()]
@@ -95,6 +96,7 @@ def test_the_root_is_the_physical_cluster(world: World) -> None:
     assert node.total_resources()["CPU"] == 1
 
 
+@pytest.mark.core
 def test_a_virtual_cluster_is_all_that_its_driver_sees(two: VirtualClusterInfo, world: World) -> None:
     assert cluster_resources()["CPU"] == 2
     assert available_resources()["CPU"] == 2
@@ -162,6 +164,7 @@ def test_labels_that_hold_now_are_shown(world: World) -> None:
     assert (shown()["zone"], shown().get("tier")) == ("b", None)
 
 
+@pytest.mark.core
 def test_its_tasks_and_actors_see_the_same(two: VirtualClusterInfo, look: Any) -> None:
     seen = ray.get(look.remote(), timeout=60)
     assert (seen["total"]["CPU"], seen["cluster"]) == (2, two.cluster_id())
@@ -256,6 +259,7 @@ def test_an_affinity_to_a_virtual_node_leads_to_its_physical_one(world: World, w
             NodeAffinitySchedulingStrategy("vc99-1", soft=False)
 
 
+@pytest.mark.core
 def test_placement_groups_show_no_tokens(two: VirtualClusterInfo, look: Any) -> None:
     group = placement_group([{"CPU": 1}])
     assert group.wait(60)
@@ -269,6 +273,7 @@ def test_placement_groups_show_no_tokens(two: VirtualClusterInfo, look: Any) -> 
         remove_placement_group(group)
 
 
+@pytest.mark.core
 def test_objects_count_for_the_cluster_whose_work_made_them(two: VirtualClusterInfo, world: World) -> None:
     size = 4_000_000
     before = two.used_object_store_memory()

@@ -24,6 +24,8 @@ from remora.live.adapter.reports import Reader, Reports, nodes_of
 from remora.port.contract import ENDED, GROUP, JOB, RUNNING, WORKER, Demand, NodeGoneError, NodeView, Work
 from remora.port.memory_port import MemoryPort
 
+pytestmark = pytest.mark.core
+
 TOKEN = "contract/token"  # not one of ours: the controller would take it away
 
 

@@ -22,6 +22,7 @@ class Sitter:
         return str(ray.get_runtime_context().get_node_id())
 
 
+@pytest.mark.core
 def test_a_task_an_actor_and_a_name_are_explained_and_start_when_they_can(world: World, where: Any) -> None:
     ref = where.options(label_selector={"team": "red"}).remote()
     actor = ray.remote(Sitter).options(label_selector={"team": "red"}, name="anna").remote()
@@ -76,6 +77,7 @@ def test_the_driver_says_what_waits_once(world: World, where: Any, caplog: pytes
     ray.cancel(ref)
 
 
+@pytest.mark.core
 def test_a_placement_group_falls_back_to_other_bundles(world: World) -> None:
     fallback = [
         {"bundles": [{"CPU": 1}] * 2, "bundle_label_selector": [{"zone": "nowhere"}] * 2},

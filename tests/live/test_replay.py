@@ -84,6 +84,7 @@ TABLE: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("options", TABLE, ids=str)
 def test_what_is_used_again_is_what_ray_would_work_out(watched: Watched, options: dict[str, Any]) -> None:
     task = ray.remote(_both)

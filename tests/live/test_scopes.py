@@ -19,6 +19,7 @@ from remora.errors import InvalidVirtualClusterError, VirtualClusterTimeoutError
 from remora.live.clusters import scopes
 
 
+@pytest.mark.core
 def test_two_tenants_of_one_event_loop_are_each_in_their_own(world: World) -> None:
     async def tenant(**spec: Any) -> tuple[str | None, str | None]:
         async with VirtualCluster(timeout=60, **spec):

@@ -39,6 +39,7 @@ def shown(world: World, cluster_id: str) -> dict[str, tuple[float, float]]:
     return {world.name(row["node_id"]): (row["total"]["CPU"], row["total"]["CPU"] - row["used"].get("CPU", 0)) for row in rows}
 
 
+@pytest.mark.core
 def test_the_walk_through_state_by_state(world: World):
     with two_nodes(world):
         nodes = FixedSizeNodes(nodes=[FixedSizeNode({"CPU": 1}), FixedSizeNode({"CPU": 1})], scheduling_policy=STRICT_SPREAD)
@@ -111,6 +112,7 @@ def test_the_json_of_the_proposal_is_a_spec(world: World):
         assert json.dumps(row)
 
 
+@pytest.mark.core
 def test_actors_with_affinity_stay_in_their_cluster(world: World):
     from remora import actor_affinity, label_not_in
 

@@ -64,6 +64,7 @@ def test_node_label_scheduling_strategy_with_hard_constraints_only(world: World)
     assert place(world, actor) == "h100"
 
 
+@pytest.mark.core
 def test_node_label_scheduling_strategy_with_hard_and_soft_constraints(world: World) -> None:
     MyActor = ray.remote(num_cpus=0)(seed_class())  # noqa: N806
     actor = MyActor.options(
@@ -114,6 +115,7 @@ def test_a_placement_group_with_the_same_labels_on_all_bundles(world: World) -> 
     assert nodes_of(world, group) == ["h100", "h100"]
 
 
+@pytest.mark.core
 def test_a_placement_group_whose_bundles_require_different_labels(world: World) -> None:
     group = ray.util.placement_group(
         bundles=[{"CPU": 1}] + [{"GPU": 1}] * 2,
@@ -129,6 +131,7 @@ def nodes_of(world: World, group: Any) -> list[str]:
     return [world.name(bundles[index]) for index in sorted(bundles)]
 
 
+@pytest.mark.core
 def test_an_empty_fallback_is_a_soft_constraint(world: World) -> None:
     @ray.remote(
         label_selector={"instance_type": "m5.16xlarge"},

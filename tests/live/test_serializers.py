@@ -77,6 +77,7 @@ def test_a_worker_that_does_not_need_them_does_not_import_them(process: Any) -> 
     assert not any(name.startswith(LIBRARIES) for name in serializers_of(process))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", sorted(INSTALLED))
 def test_whoever_imports_one_has_what_stock_ray_registers(process: Any, name: str) -> None:
     ray.get(process.import_it.remote(name), timeout=60)

@@ -18,6 +18,8 @@ from ray.util.state.common import ActorState, PlacementGroupState, TaskState
 from tests.live.conftest import World, eventually, waits
 from tests.live.test_facts import make_holder, place, resize
 
+pytestmark = pytest.mark.core
+
 
 def logs(world: World, pattern: str) -> str:
     folder = Path(world.cluster.head_node.get_session_dir_path()) / "logs"

@@ -175,6 +175,7 @@ class _Newcomer:
 Newcomer: Any = ray.remote(num_cpus=1)(_Newcomer)
 
 
+@pytest.mark.core
 def test_it_never_uses_more_than_its_maximum(world: World):
     with inside(flexible_resource_max={"CPU": 3}) as vc, sampled(vc) as seen:
         ran = ray.get([timed.remote(0.03) for _ in range(200)], timeout=60)
@@ -204,6 +205,7 @@ def nest_and_wait(depth: int) -> int:
     return 1 + sum(ray.get(there))
 
 
+@pytest.mark.core
 def test_a_task_that_calls_tasks_and_waits_for_them_with_ray_wait_does_not_block_a_full_cluster(world: World):
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
         assert ray.get([nest_and_wait.remote(3) for _ in range(4)], timeout=120) == [3] * 4
@@ -302,6 +304,7 @@ Owner: Any = ray.remote(num_cpus=0)(_Owner)
 """What it submits is queued on its own node, whose raylet gives what comes back to the next at once."""
 
 
+@pytest.mark.core
 def test_nothing_starts_in_place_of_one_that_was_killed_while_it_waited(world: World):
     """Its raylet gives its token to the next in the queue, but its share has been lent."""
     with inside(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 1}):
@@ -379,6 +382,7 @@ def test_fixed_size_nodes_are_spread_and_selected_by_their_labels(world: World):
         assert ray.get(third, timeout=60) == vc
 
 
+@pytest.mark.core
 def test_a_placement_group_lies_in_its_cluster(world: World):
     with inside(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}) as vc:
         group = placement_group([{"CPU": 1}, {"CPU": 1}])
@@ -439,6 +443,7 @@ def test_the_second_job_waits_for_its_minimum_and_then_runs(world: World):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.core
 def test_a_driver_that_is_killed_gives_everything_back(world: World):
     code = """
         import remora, time
@@ -573,6 +578,7 @@ def test_a_controller_that_is_killed_keeps_every_limit(world: World):
     assert max(seen) == 2
 
 
+@pytest.mark.core
 def test_with_cancel_its_work_is_stopped_at_the_end(world: World):
     with inside(flexible_resource_max={"CPU": 2}, cancel=True) as vc:
         refs = [timed.remote(60) for _ in range(4)]

@@ -35,6 +35,7 @@ def inside(group: Any, index: int = -1) -> dict[str, Any]:
     return {"scheduling_strategy": PlacementGroupSchedulingStrategy(group, index), "num_cpus": 1}
 
 
+@pytest.mark.core
 def test_it_can_be_looked_at_and_what_is_submitted_into_it_waits_without_a_word(world: World, where: Any, team: Any) -> None:
     give, selector = team
     began = time.monotonic()

@@ -12,10 +12,12 @@ import inspect
 import logging
 import mmap
 import os
+import re
 import struct
 import sys
 import textwrap
 import threading
+from collections import deque
 from datetime import datetime
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -47,7 +49,7 @@ PLAIN: tuple[Any, ...] = (
     *(Path, os.stat_result, struct.Struct, mmap.mmap, inspect.Parameter, logging.Logger, contextlib.ExitStack),
     *(contextvars.ContextVar, threading.Thread, threading.Timer, threading.Event, threading.Condition, threading.Lock()),
     *(asyncio.AbstractEventLoop, grpc.Channel, ast, ast.__spec__, functools.wraps(len)(lambda: None)),
-    *(GeneratorType, datetime),
+    *(GeneratorType, datetime, deque, re.Match, re),
     *(RuntimeContext, RemoteFunction, ActorClass, ActorHandle, ActorID, ObjectRef, RayTaskError, JobSubmissionClient),
 )
 """The standard library, and what Ray documents: whose attributes are no secret."""

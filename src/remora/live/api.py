@@ -23,7 +23,7 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 
 from remora.errors import InvalidInputError, UnknownNameError
-from remora.live import installed
+from remora.live import installed, names
 from remora.live.adapter import unpatched
 from remora.live.adapter.local_nodes import follow_auth
 from remora.live.adapter.tables import submissions
@@ -399,6 +399,7 @@ def _by(reason: str) -> By:
 
 
 def _attach(defaults: Defaults) -> None:
+    names.probe()  # before anything is started in the cluster
     start_controller()
     head: Mapping[str, str] = next(
         (node["Labels"] for node in unpatched.nodes() if "node:__internal_head__" in node["Resources"]), {}

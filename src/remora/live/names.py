@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import ray
 
 from remora.errors import IncompatibleRayError
+from remora.live import releases
 
 
 class Name(NamedTuple):
@@ -45,6 +46,15 @@ class Text(NamedTuple):
     why: str
 
 
+class Newer(NamedTuple):
+    """A parameter or a field that releases before ``since`` lack, and do without."""
+
+    module: str
+    path: str
+    name: str
+    since: releases.Release
+
+
 _WORKER = "ray._private.worker"
 _OPTIONS = "ray._common.ray_option_utils"
 _FUNCTION = "ray.remote_function"
@@ -59,7 +69,6 @@ _TASK = (*_SCHEDULED, "args", "num_returns", "max_retries", "language")
 _ACTOR = (*_SCHEDULED, "placement_resources", "labels", "ray_namespace")
 _GROUP = ("bundles", "strategy", "name", "is_detached", "soft_target_node_id", "bundle_label_selector", "topology_strategy")
 _JOB_INFO = ("job_or_submission_id", "skip_submission_job_info_field", "skip_is_running_tasks_field")
-_FEED = ("address",)
 _TYPE = ("idle_timeout_s", "labels", "max_worker_nodes", "min_worker_nodes", "resources")
 
 _ATTACHING = (
@@ -180,12 +189,10 @@ _CLUSTER = (
     Name("ray._private.gcs_utils", "create_gcs_channel", "the way to GCS's own methods"),
     Name("ray._private.grpc_utils", "init_grpc_channel", "the way to a raylet's", ("address",)),
     Name("ray._common.network_utils", "build_address", "where a raylet is heard", ("host", "port")),
-    Name(_PUBSUB, "GcsAioNodeInfoSubscriber", "the feed of nodes", _FEED),
-    Name(_PUBSUB, "GcsAioActorSubscriber", "the feed of actors", _FEED),
-    Name(_PUBSUB, "GcsAioJobSubscriber", "the feed of jobs", _FEED),
-    Name(_PUBSUB, "GcsAioWorkerDeltaSubscriber", "the feed of worker processes that end", _FEED),
-    Name(_PUBSUB, "GcsAioActorSubscriber.subscribe", "begins to listen to one"),
-    Name(_PUBSUB, "GcsAioActorSubscriber.poll", "what it tells", ("batch_size",)),
+    Name(_PUBSUB, "_AioSubscriber", "reads what GCS publishes, from any channel", ("pubsub_channel_type", "address")),
+    Name(_PUBSUB, "_AioSubscriber.subscribe", "begins to listen"),
+    Name(_PUBSUB, "_AioSubscriber._poll", "waits for what it tells"),
+    Name(_PUBSUB, "_AioSubscriber._queue", "what it told"),
 )
 """What GCS knows."""
 
@@ -240,6 +247,7 @@ OPTIONAL = (
 
 _COMMON, _GCS, _SERVICE = (f"ray.core.generated.{name}_pb2" for name in ("common", "gcs", "gcs_service"))
 _STATS = "ray.core.generated.node_manager_pb2"
+_PUBLISHED = "ray.core.generated.pubsub_pb2"
 _SCALER = "ray.core.generated.autoscaler_pb2"
 
 MESSAGES = (
@@ -299,6 +307,12 @@ MESSAGES = (
     Message(_GCS, "TaskEvents", ("attempt_number", "job_id", "state_updates", "task_id", "task_info")),
     Message(_GCS, "TaskStateUpdate", ("error_info", "node_id", "state_ts_ns", "worker_id")),
     Message(_GCS, "WorkerDeltaData", ("node_id", "worker_id")),
+    Message(
+        _PUBLISHED,
+        "ChannelType",
+        ("GCS_ACTOR_CHANNEL", "GCS_JOB_CHANNEL", "GCS_NODE_INFO_CHANNEL", "GCS_WORKER_DELTA_CHANNEL"),
+    ),
+    Message(_PUBLISHED, "PubMessage", ("actor_message", "inner_message", "job_message", "key_id", "worker_delta_message")),
     Message(_GCS, "WorkerTableData", ("is_alive",)),
     Message(_SERVICE, "CreatePlacementGroupReply", ("status",)),
     Message(_SERVICE, "CreatePlacementGroupRequest", ("placement_group_spec",)),
@@ -362,12 +376,19 @@ TEXTS = (
     Text(_WORKER, "init", "labels must not be provided", "whether ``ray.init`` refused labels because a cluster runs already"),
 )
 
+NEWER = (
+    Newer("ray._raylet", "CoreWorker.create_placement_group", "topology_strategy", (2, 57)),
+    Newer(_COMMON, "PlacementGroupSpec", "topology_strategy", (2, 57)),
+)
+"""All that the oldest releases lack. Users of those cannot ask for it: ``placement_group`` does not take it either."""
+
 _WHEN_CONNECTED = "global_worker."
 
 
 def probe(touched: Iterable[Name] | None = None) -> None:
     """Raise IncompatibleRayError naming the first of the names that this Ray does not have as expected; without any given, of
     all that attaching needs."""
+    releases.refuse_older()
     for name in TOUCHED if touched is None else touched:
         if not name.path.startswith(_WHEN_CONNECTED) or ray.is_initialized():
             _probe_name(name)
@@ -386,7 +407,8 @@ def _probe_name(name: Name) -> None:
         parameters = inspect.signature(found).parameters if name.parameters else {}
     except ValueError:  # a compiled class does not say
         return
-    missing = [parameter for parameter in name.parameters if parameter not in parameters]
+    wanted = (each for each in name.parameters if not _may_lack(name.module, name.path, each))
+    missing = [parameter for parameter in wanted if parameter not in parameters]
     if missing:
         raise _incompatible(f"{name.module}.{name.path}", f"takes no {missing[0]!r}", name.why)
 
@@ -396,8 +418,15 @@ def _probe_message(message: Message) -> None:
     known = found.DESCRIPTOR
     fields = {*getattr(known, "fields_by_name", ()), *getattr(known, "oneofs_by_name", ())}
     for field in message.fields:
+        if _may_lack(message.module, message.path, field):
+            continue
         if field not in fields and not isinstance(getattr(found, field, None), int):
             raise _incompatible(f"{message.module}.{message.path}", f"has no {field!r}", "what GCS answers")
+
+
+def _may_lack(module: str, path: str, name: str) -> bool:
+    """Whether this release of Ray is so old that it may do without a parameter or a field."""
+    return any(each[:3] == (module, path, name) and releases.is_before(each.since) for each in NEWER)
 
 
 def _probe_method(method: str) -> None:
@@ -427,10 +456,12 @@ def _find(module: str, path: str, why: str) -> Any:
     try:
         importlib.import_module(module)
         found: Any = sys.modules[module]  # not as an attribute: ray.util.placement_group names a function too, which hides it
-        for part in path.split("."):
+        *inner, last = path.split(".")
+        for part in inner:
             found = getattr(found, part)
             if part in _INSTANCES:
                 found = _INSTANCES[part](found)
+        found = getattr(found, last)
     except (ImportError, AttributeError):
         raise _incompatible(f"{module}.{path}", "is missing", why) from None
     return found
@@ -439,16 +470,21 @@ def _find(module: str, path: str, why: str) -> Any:
 def _nothing() -> None: ...
 
 
+class _NoChannel:
+    """Leads to no GCS."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
 _INSTANCES: dict[str, Callable[[Any], Any]] = {
     "RemoteFunction": lambda _: ray.remote(_nothing),
     "ActorClass": lambda _: ray.remote(type("Nothing", (), {})),
     "PlacementGroup": lambda kind: kind.empty(),
+    "_AioSubscriber": lambda kind: kind(0, channel=_NoChannel()),
 }
 """These attributes exist on instances only, so an instance is probed."""
 
 
 def _incompatible(what: str, how: str, why: str) -> IncompatibleRayError:
-    return IncompatibleRayError(
-        f"Ray {ray.__version__} does not fit this release of Remora: {what} {how} ({why}). "
-        "Remora works with Ray 2.55.0 and newer and was tested up to 2.60.0"
-    )
+    return releases.incompatible(f"{what} {how} ({why})")

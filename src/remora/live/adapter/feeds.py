@@ -15,7 +15,6 @@ from remora.live.adapter import messages
 from remora.port.contract import Work
 
 _RETRY_SECONDS = 1.0
-_BATCH = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -38,30 +37,35 @@ class Feeds:
         self._loop.run_until_complete(self._follow_all())
 
     async def _follow_all(self) -> None:
-        # Here: gRPC and these modules are needed in the controller only, and workers import this package.
-        from ray._private import gcs_pubsub
-
-        kinds = (
-            gcs_pubsub.GcsAioNodeInfoSubscriber,
-            gcs_pubsub.GcsAioActorSubscriber,
-            gcs_pubsub.GcsAioJobSubscriber,
-            gcs_pubsub.GcsAioWorkerDeltaSubscriber,
-        )
-        following = [asyncio.ensure_future(self._follow(kind)) for kind in kinds]
+        following = [asyncio.ensure_future(self._follow(channel)) for channel in messages.CHANNELS]
         await self._stopped.wait()
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
 
-    async def _follow(self, kind: Any) -> None:
+    async def _follow(self, channel: int) -> None:
         while True:
             try:
-                feed = kind(address=self._address)
+                feed = subscriber(channel, self._address)
                 await feed.subscribe()
                 self._wake(None)  # what happened before we listened
-                while batch := await feed.poll(batch_size=_BATCH):
-                    for key, message in batch:
-                        self._wake(messages.told(key.hex(), message))
+                while await _has_more(feed):
+                    self._wake(messages.told(feed._queue.popleft()))
             except Exception:  # noqa: BLE001 - GCS may be away for a while; the rounds go on meanwhile
                 _log.info("a feed of GCS broke; subscribing again", exc_info=True)
             await asyncio.sleep(_RETRY_SECONDS)
+
+
+def subscriber(channel: int, gcs_address: str) -> Any:
+    """Return what reads a channel. Ray has a class for each of ours from 2.58 on. GCS published them before, and the
+    base of these classes reads any."""
+    # Here: gRPC and these modules are needed in the controller only, and workers import this package.
+    from ray._private import gcs_pubsub
+
+    return gcs_pubsub._AioSubscriber(channel, address=gcs_address)
+
+
+async def _has_more(feed: Any) -> bool:
+    """Wait for what it tells next; False where it ended without, as it does when GCS goes away."""
+    await feed._poll()  # at once, while there is something
+    return bool(feed._queue)

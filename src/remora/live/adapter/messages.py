@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ray import ActorID
 from ray.core.generated.common_pb2 import Bundle, PlacementGroupSpec, PlacementStrategy, TaskStatus, TaskType
@@ -30,6 +30,7 @@ from ray.core.generated.gcs_service_pb2 import (
     KillActorViaGcsRequest,
     RemovePlacementGroupRequest,
 )
+from ray.core.generated.pubsub_pb2 import ChannelType, PubMessage
 
 from remora.port.contract import ACTOR, ENDED, GROUP, JOB, RUNNING, TASK, WAITING, WORKER, Work
 
@@ -175,8 +176,9 @@ def create_group(asked: GroupSpec) -> bytes:
         creator_actor_dead=not asked.actor_id,
         is_detached=asked.detached,
         soft_target_node_id=bytes.fromhex(asked.soft_target),
-        topology_strategy={key: PlacementStrategy.Value(value) for key, value in asked.topology.items()},
     )
+    for key, value in asked.topology.items():  # older releases have none, and nobody asks them for it
+        spec.topology_strategy[key] = PlacementStrategy.Value(value)
     for index, bundle in enumerate(asked.bundles):
         place = Bundle.BundleIdentifier(placement_group_id=group_id, bundle_index=index)
         spec.bundles.add(bundle_id=place, unit_resources={name: amount for name, amount in bundle.items() if amount})
@@ -291,14 +293,24 @@ def has_ended(data: bytes) -> bool:
     return bool(data) and not found.is_alive
 
 
-def told(key: str, message: Any) -> Work | None:
+CHANNELS = (
+    ChannelType.GCS_NODE_INFO_CHANNEL,
+    ChannelType.GCS_ACTOR_CHANNEL,
+    ChannelType.GCS_JOB_CHANNEL,
+    ChannelType.GCS_WORKER_DELTA_CHANNEL,
+)
+"""What GCS publishes of nodes, actors, jobs and worker processes."""
+
+
+def told(message: PubMessage) -> Work | None:
     """The actor, job or worker that a feed tells of; None where it is something else, or nothing of it matters."""
-    if isinstance(message, ActorTableData):
-        return _actor(message, key)
-    if isinstance(message, WorkerDeltaData):
-        return _ended_worker(message)
-    if isinstance(message, JobTableData):
-        return _ended_job(message, key)
+    kind = message.WhichOneof("inner_message")
+    if kind == "actor_message":
+        return _actor(message.actor_message, message.key_id.hex())
+    if kind == "worker_delta_message":
+        return _ended_worker(message.worker_delta_message)
+    if kind == "job_message":
+        return _ended_job(message.job_message, message.key_id.hex())
     return None
 
 

@@ -54,10 +54,11 @@ _CHECKED = ("label_selector", "node_labels", "fallback_strategy", "tolerations",
 
 def install(defaults: Defaults) -> Installation:
     """Put the layer between user code and Ray, in this process. Twice is once; new defaults take over."""
-    from remora.live import names
+    from remora.live import names, releases
 
     uninstall()
     names.probe()
+    releases.warn_of_newer()
     installation = Installation(pickle.dumps(defaults), everywhere=True)
     installed.replace(installation)
     return installation

@@ -24,6 +24,10 @@ class Call:
     def __getitem__(self, name: str) -> Any:
         return self.values[self._at[name]]
 
+    def given(self, name: str) -> Any:
+        """What stands there; None also where this release of Ray has no such argument."""
+        return self.values[self._at[name]] if name in self._at else None
+
     def __setitem__(self, name: str, value: Any) -> None:
         self.values[self._at[name]] = value
 

@@ -56,7 +56,7 @@ def create(submitter: Submitter, call: Call) -> Any:
     if request is None:  # code that got hold of Ray's own function before the layer was there
         options = {
             "bundle_label_selector": call["bundle_label_selector"] or None,
-            "topology_strategy": call["topology_strategy"] or None,
+            "topology_strategy": call.given("topology_strategy") or None,
         }
         request = rewrite_group(call["bundles"], call["strategy"], options, submitter.defaults)
     plan = _plan(call, replace(request, cluster=cluster_id))
