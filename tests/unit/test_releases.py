@@ -11,6 +11,8 @@ import ray
 
 from remora import IncompatibleRayError
 from remora.live import api, names, releases
+from remora.live.attach import install
+from remora.wire.rewrite import Defaults
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +47,17 @@ def test_a_newer_ray_is_warned_of_once_and_works(monkeypatch: pytest.MonkeyPatch
         releases.warn_of_newer()
         releases.warn_of_newer()
     assert [record.message.split(",")[0] for record in caplog.records] == ["Ray 2.99.0 is newer than 2.60"]
+
+
+@pytest.mark.parametrize(("version", "want"), [("2.55.1", False), ("2.56.0", True), ("2.60.0", True)])
+def test_where_ray_hides_accelerators_it_is_left_to_do_so(version: str, want: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "probe", lambda: None)
+    monkeypatch.setattr(ray, "__version__", version)
+    try:
+        replaced = install.install(Defaults()).replaced
+    finally:
+        install.uninstall()
+    assert ((ray._private.utils, "set_visible_accelerator_ids") in replaced) is want
 
 
 @pytest.mark.parametrize("version", [releases.OLDEST, releases.NEWEST])

@@ -29,6 +29,11 @@ def is_before(since: Release) -> bool:
     return release(ray.__version__) < since
 
 
+def hides_accelerators() -> bool:
+    """Whether Ray hides all accelerators of a node from work that has asked for none, without being told to."""
+    return is_before((2, 56))
+
+
 def spelled(some: Release) -> str:
     return f"{some[0]}.{some[1]}"
 

@@ -26,7 +26,7 @@ from ray.actor import ActorClass, ActorHandle
 from ray.remote_function import RemoteFunction
 from ray.util import serialization_addons
 
-from remora.live import installed
+from remora.live import installed, releases
 from remora.live.attach import serializers, travel
 from remora.live.attach.core_worker import CoreWorkerWithTokens, latest
 from remora.live.attach.misspelled import with_what_was_meant
@@ -54,7 +54,7 @@ _CHECKED = ("label_selector", "node_labels", "fallback_strategy", "tolerations",
 
 def install(defaults: Defaults) -> Installation:
     """Put the layer between user code and Ray, in this process. Twice is once; new defaults take over."""
-    from remora.live import names, releases
+    from remora.live import names
 
     uninstall()
     names.probe()
@@ -117,7 +117,8 @@ class Installation:
         worker = ray._private.worker
         self._replace(worker, "print_to_stdstream", _without_infeasible(worker.print_to_stdstream))
         utils = ray._private.utils
-        self._replace(utils, "set_visible_accelerator_ids", _known_without_accelerators(utils.set_visible_accelerator_ids))
+        if not releases.hides_accelerators():
+            self._replace(utils, "set_visible_accelerator_ids", _known_without_accelerators(utils.set_visible_accelerator_ids))
         self._put_off_addons()
         for owner, name, new in narrow.replacements():
             self._replace(owner, name, new)
