@@ -51,7 +51,7 @@ def test_a_newer_ray_is_warned_of_once_and_works(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("version", "want"), [("2.55.1", False), ("2.56.0", True), ("2.60.0", True)])
 def test_where_ray_hides_accelerators_it_is_left_to_do_so(version: str, want: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "probe", lambda: None)
+    monkeypatch.setattr(names, "probe", lambda *_: None)
     monkeypatch.setattr(ray, "__version__", version)
     try:
         replaced = install.install(Defaults()).replaced

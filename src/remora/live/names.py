@@ -380,7 +380,7 @@ NEWER = (
     Newer("ray._raylet", "CoreWorker.create_placement_group", "topology_strategy", (2, 57)),
     Newer(_COMMON, "PlacementGroupSpec", "topology_strategy", (2, 57)),
 )
-"""All that the oldest releases lack. Nobody misses it: attached, a topology is decided here, and Ray's own function takes none."""
+"""All that the oldest releases lack. Attached, a topology is decided here, and Ray's own function takes none there."""
 
 _WHEN_CONNECTED = "global_worker."
 
