@@ -77,6 +77,7 @@ def start(
     )
     if node_types is not None:
         os.environ[FILE_VARIABLE] = types_file(context.args, node_types)
+        os.environ.setdefault("RAY_enable_autoscaler_v2", "1")  # the one that machines are asked for in the words of
     command = start_command(context.args, found)
     sys.stdout.flush()
     # Not a child: signals, --block and the exit code are then ray start's own.

@@ -73,11 +73,15 @@ def test_a_file_of_node_types_is_read_at_once_and_handed_to_the_controller(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REMORA_NODE_TYPES", "")
+    version = "RAY_enable_autoscaler_v2"
+    monkeypatch.setenv(version, "")
+    monkeypatch.delenv(version)
     types = tmp_path / "types.yaml"
     types.write_text("node_types: {web: {resources: {CPU: 4}, max_workers: 10}}", encoding="utf-8")
     result = CliRunner().invoke(app, ["start", "--head", "--node-types", str(types)])
     assert result.exit_code == 0, result.output
     assert os.environ["REMORA_NODE_TYPES"] == str(types)
+    assert os.environ.get(version) == "1", "requests are made in its words"
     assert len(started) == 1
 
 
