@@ -193,4 +193,5 @@ def test_a_program_that_names_its_own_cluster_has_the_last_word_and_its_children
 def test_nothing_is_shown_where_nothing_is(world: World, words: list[str]) -> None:
     assert shown(world, *words) == []
     done = remora_command(world, *words)
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"Ray at {world.cluster.address} (--address)")
+    assert len(done.stdout.splitlines()) == 2

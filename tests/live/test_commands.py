@@ -21,6 +21,25 @@ def test_a_taint_is_appended_and_deleted(world: World, where: Any) -> None:
     assert world.names([where.options(label_selector={"zone": "b"}).remote()]) == ["b"]
 
 
+def test_a_taint_is_set_and_taken_away_as_kubectl_does_it(world: World, where: Any) -> None:
+    """By a word before the changes; what is not there, or has another value, is not taken away."""
+    node = world.ids["b"][:12]
+    done = remora_command(world, "taint", node, "pressure=high")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"Ray at {world.cluster.address} (--address)"), done.stderr
+    assert "b" not in world.names([where.remote(0.02) for _ in range(10)])
+    for word, message in (
+        ("pressure=low-", "has the taint pressure=high, not pressure=low"),
+        ("other-", "has no taint 'other'"),
+    ):
+        refused = remora_command(world, "taint", node, word)
+        assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr
+    assert remora_command(world, "taint", node, "pressure=high-").returncode == 0
+    assert remora_command(world, "label", node, "taint.remora.io/pressure=high").returncode == 0
+    assert "b" not in world.names([where.remote(0.02) for _ in range(10)])
+    assert remora_command(world, "label", node, "taint.remora.io/pressure-").returncode == 0
+    assert world.names([where.options(label_selector={"zone": "b"}).remote()]) == ["b"]
+
+
 @pytest.mark.core
 def test_status_shows_marks_and_why_something_waits(world: World, where: Any) -> None:
     ref = where.options(label_selector={"team": "red"}).remote()
@@ -54,11 +73,11 @@ def wanting(world: World, wants: str) -> dict[str, Any] | None:
 MISTAKES = {
     "no node": (["taint", "--append", '{"k": "v"}'], "name one node"),
     "no such node": (["taint", "--node-id", "zz", "--append", '{"k": "v"}'], "no node has the id 'zz'"),
-    "not JSON": (["taint", "--node-id", "a", "--append", "k=v"], "is not JSON"),
+    "not JSON": (["taint", "--node-id", "a", "--append", '{"k": '], "is not JSON"),
     "a bad taint": (["taint", "--node-id", "a", "--append", '{"-k": "v"}'], "a taint is a label key"),
-    "nothing to do": (["taint", "--node-id", "a"], "say which taints"),
+    "nothing to do": (["taint", "--node-id", "a"], "say what to change"),
     "a bad label": (["label", "--node-id", "a", "zone"], "neither key=value nor key-"),
-    "a reserved label": (["label", "--node-ip", "127.0.0.1", "ray.io/x=y"], "the nodes are"),
+    "a node of four": (["label", "--node-ip", "127.0.0.1", "x=y"], "the nodes are"),
 }
 
 

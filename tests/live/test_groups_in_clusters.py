@@ -57,7 +57,7 @@ def test_a_group_in_a_full_cluster_says_why_it_waits_and_comes_when_something_en
         first = placement_group([{"CPU": 2}])
         ray.get(first.ready(), timeout=60)
         second = placement_group([{"CPU": 1}])
-        assert "it has 2 of at most 2 CPU" in remora.explain(second).reason
+        assert " has 2 of at most 2 CPU" in remora.explain(second).reason
         remove_placement_group(first)
         ray.get(second.ready(), timeout=60)
         remove_placement_group(second)

@@ -113,12 +113,15 @@ def test_the_nodes_are_there_with_labels_taints_and_resources(machine: Machine, 
 
 
 def test_commands_find_the_cluster_by_themselves_and_looking_starts_nothing(machine: Machine, started: dict[str, Any]) -> None:
-    looked = machine.remora("status", "--json")
-    assert (looked.returncode, "there is no controller in this cluster" in looked.stderr) == (3, True)
-    changed = machine.remora("label", "seen=yes", "--node-id", started["nodes"][0]["node_id"])
-    assert changed.returncode == 0, changed.stderr
+    where = f"the Ray at {started['address']} (from 'remora up')"
+    for verb in (["status"], ["clusters"], ["explain", "x"]):
+        looked = machine.remora(*verb, "--json")
+        assert (looked.returncode, f"there is no Remora in {where}, and looking starts none" in looked.stderr) == (3, True)
+    changed = machine.remora("label", "first", "seen=yes")  # by the name that the file gives it
+    assert (changed.returncode, changed.stdout.splitlines()[0]) == (0, where.removeprefix("the ")), changed.stderr
     done = machine.remora("status", "--json")
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ray"] == {"address": started["address"], "from": "from 'remora up'"}
     found = {node["node_id"]: node["taints"] for node in json.loads(done.stdout)["nodes"]}
     by_name = {node["name"]: found[node["node_id"]] for node in started["nodes"]}
     assert (by_name["first"], by_name["gpu"]["gpu_node"]) == ({}, "true")

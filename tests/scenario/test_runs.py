@@ -205,7 +205,7 @@ def test_refusals_are_reported_and_the_run_goes_on():
         "d": "e has not arrived yet",
     }
     assert run.clusters[0].state == "REFUSED"
-    assert run.clusters[0].refusal.startswith("the minimum of 9 CPU can never fit the cluster of 1 nodes")
+    assert run.clusters[0].refusal.startswith("the minimum of 9 CPU can never fit the cluster of 1 node,")
     assert [item.refusal for item in run.happenings] == [
         "e waits, so there is nothing to fail",
         "",

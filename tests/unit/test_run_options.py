@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,7 +55,12 @@ def test_a_mistake_is_refused_before_anything_starts(verb: list[str], name: str,
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--", "no-such-command"], "is not there"), (["--address", "ray://a:10001", "--", "true"], "one of Ray Client")],
+    [
+        (["--", "no-such-command"], "is not there"),
+        (["--address", "ray://a:10001", "--", "true"], "one of Ray Client"),
+        (["--address", "127.0.0.1:1", "--", "true"], "no Ray cluster answers at 127.0.0.1:1"),
+        (["--address", "nonsense", "--", "true"], "is not HOST:PORT"),
+    ],
 )
 def test_what_cannot_be_run_is_said_so(words: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["run", *words])
@@ -68,12 +74,15 @@ def test_the_program_gets_its_own_words_and_our_options(monkeypatch: pytest.Monk
     monkeypatch.setenv("REMORA_HOME", str(tmp_path))
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(SPEC), encoding="utf-8")
-    words = ["run", "--virtual-cluster", str(path), "--priority", "3", "--address", "h:1", "echo", "--priority", "x"]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        words = ["run", "--virtual-cluster", str(path), "--priority", "3", "--address", address, "echo", "--priority", "x"]
+        done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"remora: Ray at {address} (--address)\n")
     ((program, command, environ),) = seen
     assert Path(program).name == "echo"
     assert command == ["echo", "--priority", "x"]
-    assert (environ["RAY_ADDRESS"], environ[RAY_HOOK], environ[UV]) == ("h:1", HOOK, "0")
+    assert (environ["RAY_ADDRESS"], environ[RAY_HOOK], environ[UV]) == (address, HOOK, "0")
     assert json.loads(environ[OPTIONS]) == {"virtual_cluster": SPEC, "priority": 3}
 
 

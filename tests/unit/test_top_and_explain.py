@@ -16,8 +16,11 @@ from typer.testing import CliRunner
 
 from remora.cli import top, why
 from remora.cli.main import app
+from remora.machine.addresses import Target
 
-NODE = {"address": "10.0.0.1", "labels": {"zone": "a"}, "outside": {}, "virtual_clusters": {}}
+TARGET = Target("10.0.0.1:6379", "--address")
+RAY = {"ray": {"address": "10.0.0.1:6379", "from": "--address"}}
+NODE = {"name": "", "address": "10.0.0.1", "labels": {"zone": "a"}, "outside": {}, "virtual_clusters": {}}
 NODES = [
     {**NODE, "node_id": "a" * 56, "head": True, "taints": {}, "total": {"CPU": 4.0}, "used": {"CPU": 1.0}},
     {**NODE, "node_id": "b" * 56, "head": False, "taints": {"gpu_node": "true"}, "total": {"CPU": 2.0, "GPU": 1.0}, "used": {}},
@@ -62,7 +65,7 @@ class Api:
 
 def run(monkeypatch: pytest.MonkeyPatch, api: Api, *words: str) -> str:
     for module in (top, why):
-        monkeypatch.setattr(module, "connected", lambda address: api)
+        monkeypatch.setattr(module, "look_at", lambda address: (api, TARGET))
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -76,6 +79,7 @@ def test_nodes_shares_and_what_waits_are_printed_once_where_there_is_no_terminal
     assert "vc1 CPU ██████████ 2 2 4 READY" in lines
     assert "1 virtual cluster vc2 2 CPU are not free" in lines
     assert "0/2 nodes fit: 2 do not match" in told
+    assert lines[0] == "Ray at 10.0.0.1:6379 (--address)"
     assert max(map(len, told.splitlines())) <= 80
     assert "\x1b" not in told
 
@@ -88,7 +92,7 @@ def test_a_cluster_where_nothing_waits_says_so(monkeypatch: pytest.MonkeyPatch):
 
 def test_json_has_everything(monkeypatch: pytest.MonkeyPatch):
     found = json.loads(run(monkeypatch, Api(SHARES, [WAITS]), "top", "--json"))
-    assert found == {"nodes": NODES, "waiting": [WAITS], "virtual_clusters": SHARES}
+    assert found == {"nodes": NODES, "waiting": [WAITS], "virtual_clusters": SHARES, **RAY}
 
 
 def test_q_ends_it_and_the_terminal_is_as_it_was(monkeypatch: pytest.MonkeyPatch):
@@ -105,7 +109,7 @@ def test_q_ends_it_and_the_terminal_is_as_it_was(monkeypatch: pytest.MonkeyPatch
                 return super().status()
 
         shown = io.StringIO()
-        top._watch(Typing([], []), Console(file=shown, force_terminal=True, width=80, height=40), 20.0)
+        top._watch(Typing([], []), TARGET, Console(file=shown, force_terminal=True, width=80, height=40), 20.0)
         assert left == []
         assert "aaaaaaaaaaaa" in shown.getvalue()
         assert termios.tcgetattr(stdin.fileno()) == before
@@ -115,6 +119,7 @@ def test_explain_shows_the_time_line_of_that_actor_only(monkeypatch: pytest.Monk
     told = run(monkeypatch, Api([], []), "explain", "cat")
     assert told.splitlines()[-2:] == ["  03:04:05 decided n2 because it asks for zone=b", "  03:04:05 its node n2 left"]
     (row,) = json.loads(run(monkeypatch, Api([], []), "explain", "cat", "--json"))
+    assert row["ray"] == RAY["ray"]
     assert [entry["text"] for entry in row["decisions"]] == ["decided n2 because it asks for zone=b", "its node n2 left"]
 
 

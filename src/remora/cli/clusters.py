@@ -6,15 +6,12 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remora.cli.nodes import Address, Reason, amounts, connected
+from remora.cli.connecting import Address, AsJson, Reason, change, look_at, say_which, show_json
+from remora.cli.rendering import amounts, console_for, new_table, short
 from remora.errors import InvalidInputError
-
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def queue(
@@ -25,7 +22,7 @@ def queue(
         str | None, typer.Option("--withdraw", metavar="ID", help="Take one out of the queue.", show_default=False)
     ] = None,
     reason: Reason = "",
-    as_json: _Json = False,
+    as_json: AsJson = False,
     address: Address = None,
 ) -> None:
     """Show the virtual clusters that wait for their minimum, in the order in which they are served, and why they wait.
@@ -43,7 +40,7 @@ def queue(
     remora queue --json
     """
     changed = _numbered(priority) if priority is not None else None
-    api = connected(address)
+    api, target = look_at(address) if changed is None and withdraw is None else change(address)
     if changed is not None:
         api.set_priority(*changed, reason=reason)
     if withdraw is not None:
@@ -51,14 +48,15 @@ def queue(
     rows = [row for row in api.virtual_clusters() if row["position"]]
     since = _queued_at(api.events()) if rows else {}
     waiting = [_waiting(row, since) for row in sorted(rows, key=lambda row: (row["parent"] or "", row["position"]))]
-    console = Console(highlight=False)
     if as_json:
-        console.print_json(json.dumps(waiting))
+        show_json(waiting, target)
         return
+    console = console_for()
+    say_which(console, target)
     if not waiting:
         console.print("nothing waits for its minimum")
         return
-    table = Table("#", "Cluster", "Job", "Priority", "Asks for", "Since", "Why it waits", box=box.SIMPLE_HEAD)
+    table = new_table("#", "Cluster", "Job", "Priority", "Asks for", "Since", "Why it waits")
     for row in waiting:
         name = row["cluster_id"] + (f"\nin {row['parent']}" if row["parent"] else "")
         at = (row["since"] or "")[11:19]
@@ -78,7 +76,7 @@ def clusters(
         str | None, typer.Option("--close", metavar="ID", help="Close one; what runs in it finishes.", show_default=False)
     ] = None,
     reason: Reason = "",
-    as_json: _Json = False,
+    as_json: AsJson = False,
     address: Address = None,
 ) -> None:
     """Show the tree of virtual clusters: what each uses, has reserved, has now and may have at most.
@@ -98,22 +96,21 @@ def clusters(
     remora clusters --json
     """
     limits = _limits(resize, most)
-    api = connected(address)
+    api, target = look_at(address) if resize is None and close is None else change(address)
     if resize is not None:
         api.resize_cluster(resize, limits, reason=reason)
     if close is not None:
         api.end_cluster(close, reason=reason)
     found = api.virtual_clusters()
-    console = Console(highlight=False)
     if as_json:
-        console.print_json(json.dumps(found))
+        show_json(found, target)
         return
+    console = console_for()
+    say_which(console, target)
     if not found:
         console.print("there are no virtual clusters")
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("Cluster", "State", "Job or node", "Resource", "Used", "Reserved", "Has", "At most"):
-        table.add_column(column, justify="right" if column in ("Used", "Reserved", "Has", "At most") else "left")
+    table = new_table("Cluster", "State", "Job or node", "Resource", "Used", "Reserved", "Has", "At most")
     for depth, row in _tree(found, None):
         _add(table, depth, row, nodes)
     console.print(table)
@@ -163,7 +160,7 @@ def _add(table: Table, depth: int, row: dict[str, Any], nodes: bool) -> None:
         for name, total in vnode["total"].items():
             name_cell = "  " * (depth + 1) + vnode["vnode_id"]
             table.add_row(
-                name_cell, kind, f"on {vnode['node_id'][:12]}", name, f"{vnode['used'].get(name, 0):g}", "", f"{total:g}"
+                name_cell, kind, f"on {short(vnode['node_id'])}", name, f"{vnode['used'].get(name, 0):g}", "", f"{total:g}"
             )
 
 

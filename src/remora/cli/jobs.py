@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from remora.cli.connecting import AsJson, show_json
+from remora.cli.rendering import adder, console_for, new_table
 from remora.cli.run import (
     COMMAND_FOLLOWS,
     Cluster,
@@ -28,13 +26,12 @@ from remora.cli.run import (
     run_options,
 )
 from remora.errors import InvalidInputError
-from remora.machine.state import running_address
+from remora.machine.addresses import AUTO, Target, find_target
 from remora.wire.run_env import RunOptions
 
 job = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Submit, look at and stop jobs of Ray's job server.")
 
 _JobId = Annotated[str, typer.Argument(metavar="ID", help="The submission id, or the job's id.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _Server = Annotated[
     str | None,
     typer.Option("--address", help="The job server, http://HOST:8265, or the cluster's address.", show_default=False),
@@ -49,7 +46,7 @@ _Verify = Annotated[
 _NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once.")]
 
 
-@job.command("submit", context_settings=COMMAND_FOLLOWS)
+@adder(job, "submit", context_settings=COMMAND_FOLLOWS)
 def submit(
     entrypoint: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGS]", help="What to run.")],
     virtual_cluster: Cluster = None,
@@ -81,7 +78,7 @@ def submit(
     resources: Annotated[str | None, typer.Option("--entrypoint-resources", metavar="JSON", show_default=False)] = None,
     selector: Annotated[str | None, typer.Option("--entrypoint-label-selector", metavar="JSON", show_default=False)] = None,
     no_wait: _NoWait = False,
-    as_json: _Json = False,
+    as_json: AsJson = False,
     address: _Server = None,
     headers: _Headers = None,
     verify: _Verify = None,
@@ -108,21 +105,25 @@ def submit(
         "entrypoint_resources": json_object("--entrypoint-resources", resources, '{"rare": 1}'),
         "entrypoint_label_selector": json_object("--entrypoint-label-selector", selector, '{"zone": "a"}'),
     }
-    jobs = _jobs(address, headers, verify)
+    jobs = _jobs(address, headers, verify, changes=True)
+    _say(jobs, err=True)
     job_id = jobs.submit(shlex.join(wrapped(entrypoint, options)), **asked)
     if no_wait:
-        typer.echo(json.dumps({"submission_id": job_id}) if as_json else job_id)
+        if as_json:
+            show_json({"submission_id": job_id}, jobs.target)
+        else:
+            typer.echo(job_id)
         return
     typer.echo(f"submitted {job_id}; Ctrl-C leaves it running, 'remora job stop {job_id}' ends it", err=True)
     info = jobs.follow(job_id, lambda lines: typer.echo(lines, nl=False, err=as_json))
-    _show(info, as_json)
+    _show(jobs, info, as_json)
     if info["status"] == "FAILED":
         raise typer.Exit(1)
 
 
-@job.command("status")
+@adder(job, "status")
 def status(
-    job_id: _JobId, as_json: _Json = False, address: _Server = None, headers: _Headers = None, verify: _Verify = None
+    job_id: _JobId, as_json: AsJson = False, address: _Server = None, headers: _Headers = None, verify: _Verify = None
 ) -> None:
     """Show how a job is.
 
@@ -130,14 +131,18 @@ def status(
 
     remora job status raysubmit_4LamXRuQpYdSMg7J
     """
-    _show(_jobs(address, headers, verify).info(job_id), as_json, err=False)
+    jobs = _jobs(address, headers, verify)
+    info = jobs.info(job_id)
+    if not as_json:
+        _say(jobs)
+    _show(jobs, info, as_json, err=False)
 
 
-@job.command("logs")
+@adder(job, "logs")
 def logs(
     job_id: _JobId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    as_json: _Json = False,
+    as_json: AsJson = False,
     address: _Server = None,
     headers: _Headers = None,
     verify: _Verify = None,
@@ -149,21 +154,23 @@ def logs(
     remora job logs --follow raysubmit_4LamXRuQpYdSMg7J
     """
     jobs = _jobs(address, headers, verify)
+    if not as_json:
+        _say(jobs, err=True)
     if follow:
-        _show(jobs.follow(job_id, lambda lines: typer.echo(lines, nl=False, err=as_json)), as_json)
+        _show(jobs, jobs.follow(job_id, lambda lines: typer.echo(lines, nl=False, err=as_json)), as_json)
         return
     written = jobs.logs(job_id)
     if as_json:
-        typer.echo(json.dumps({"submission_id": job_id, "logs": written}))
+        show_json({"submission_id": job_id, "logs": written}, jobs.target)
     else:
         typer.echo(written, nl=False)
 
 
-@job.command("stop")
+@adder(job, "stop")
 def stop(
     job_id: _JobId,
     no_wait: _NoWait = False,
-    as_json: _Json = False,
+    as_json: AsJson = False,
     address: _Server = None,
     headers: _Headers = None,
     verify: _Verify = None,
@@ -174,29 +181,35 @@ def stop(
 
     remora job stop raysubmit_4LamXRuQpYdSMg7J
     """
-    jobs = _jobs(address, headers, verify)
+    jobs = _jobs(address, headers, verify, changes=True)
+    if not as_json:
+        _say(jobs)
     jobs.stop(job_id)
-    _show(jobs.info(job_id) if no_wait else jobs.ended(job_id), as_json, err=False)
+    _show(jobs, jobs.info(job_id) if no_wait else jobs.ended(job_id), as_json, err=False)
 
 
-@job.command("list")
-def list_(as_json: _Json = False, address: _Server = None, headers: _Headers = None, verify: _Verify = None) -> None:
+@adder(job, "list")
+def list_(as_json: AsJson = False, address: _Server = None, headers: _Headers = None, verify: _Verify = None) -> None:
     """List all jobs, the newest first.
 
     [bold]Examples[/bold]
 
     remora job list --json
     """
-    found = sorted(_jobs(address, headers, verify).all(), key=lambda info: info["start_time"] or 0, reverse=True)
-    console = Console(highlight=False)
+    jobs = _jobs(address, headers, verify)
+    found = sorted(jobs.all(), key=lambda info: info["start_time"] or 0, reverse=True)
     if as_json:
-        console.print_json(json.dumps(found))
+        show_json(found, jobs.target)
         return
-    table = Table("Submission", "Job", "Status", "Started", "Entrypoint", box=box.SIMPLE_HEAD)
+    _say(jobs)
+    # The ids are there to be copied: what is long is the command, and that is folded.
+    table = new_table("Submission", "Job", "Status", "Started", "Command", whole=("Submission", "Job", "Status"))
     for info in found:
-        at = datetime.fromtimestamp(info["start_time"] / 1000, tz=timezone.utc).isoformat()[:19] if info["start_time"] else ""
-        table.add_row(info["submission_id"], info["job_id"], info["status"], at, Text(info["entrypoint"]))
-    console.print(table)
+        at = datetime.fromtimestamp(info["start_time"] / 1000, tz=timezone.utc).isoformat()[5:16] if info["start_time"] else ""
+        table.add_row(
+            info["submission_id"], info["job_id"], info["status"], at.replace("T", " "), Text(_typed(info["entrypoint"]))
+        )
+    console_for().print(table)
 
 
 def wrapped(entrypoint: list[str], options: RunOptions) -> list[str]:
@@ -214,11 +227,23 @@ def wrapped(entrypoint: list[str], options: RunOptions) -> list[str]:
     return [python, "-m", "remora", "run", *words, "--", *entrypoint]
 
 
+def _typed(entrypoint: str) -> str:
+    """Return the command as its user typed it, without our own before it."""
+    try:
+        words = shlex.split(entrypoint)
+    except ValueError:
+        return entrypoint  # it is a shell's, and none of ours
+    ours = words[1:4] == ["-m", "remora", "run"] and "--" in words
+    return shlex.join(words[words.index("--") + 1 :]) if ours else entrypoint
+
+
 def _runtime_env(path: Path | None, text: str | None, working_dir: str | None) -> dict[str, Any]:
     if path is not None and text is not None:
         raise InvalidInputError("--runtime-env and --runtime-env-json say the same thing: give one of them")
     found = json_object("--runtime-env-json", text, '{"env_vars": {"A": "1"}}') or {}
     if path is not None:
+        import yaml
+
         try:
             found = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
@@ -229,20 +254,34 @@ def _runtime_env(path: Path | None, text: str | None, working_dir: str | None) -
     return {**found, "working_dir": working_dir} if working_dir is not None else found
 
 
-def _jobs(address: str | None, headers: str | None, verify: str | None) -> Any:
+def _jobs(address: str | None, headers: str | None, verify: str | None, *, changes: bool = False) -> Any:
     named = {"true": True, "1": True, "false": False, "0": False}
     sent = json_object("--headers", headers, '{"Authorization": "Bearer ..."}')
-    if address is None and not any(os.environ.get(name) for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")):
-        address = running_address(os.environ)
+    target = _server(address, changes)
     from remora.live.job_client import Jobs
 
-    return Jobs(address, sent, True if verify is None else named.get(verify.lower(), verify))
+    return Jobs(target, sent, True if verify is None else named.get(verify.lower(), verify))
 
 
-def _show(info: dict[str, Any], as_json: bool, *, err: bool = True) -> None:
+def _server(address: str | None, changes: bool) -> Target:
+    """Return the job server, or the Ray that knows where it is."""
+    found = (
+        (address, "--address"),
+        *((os.environ.get(name), f"from {name}") for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")),
+    )
+    named = next((Target(where, source) for where, source in found if where and where != AUTO), None)
+    return named or find_target(AUTO, os.environ, changes=changes)
+
+
+def _say(jobs: Any, *, err: bool = False) -> None:
+    """Say which job server it is; ``err``: beside what the job has written to stdout."""
+    typer.echo(f"Job server at {jobs.target.address} ({jobs.target.source})", err=err)
+
+
+def _show(jobs: Any, info: dict[str, Any], as_json: bool, *, err: bool = True) -> None:
     """``err``: beside what the job has written to stdout."""
     if as_json:
-        typer.echo(json.dumps(info))
+        show_json(info, jobs.target)
         return
     name = info["submission_id"] or info["job_id"]
     typer.echo(f"{name}: {info['status']}" + (f". {info['message']}" if info["message"] else ""), err=err)

@@ -12,10 +12,8 @@ from typing import Annotated
 
 import typer
 
-from remora.machine import local_ray
-from remora.machine.nodes_file import load_nodes
-
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+from remora.cli.connecting import AsJson
+from remora.machine.state import AUTH_MODE
 
 
 def up(
@@ -23,7 +21,7 @@ def up(
         Path | None,
         typer.Option("--nodes", metavar="FILE.yaml", help="The nodes; by default four small ones.", show_default=False),
     ] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start a Ray of several nodes on this machine and wait until all are alive.
 
@@ -39,6 +37,10 @@ def up(
 
     remora status
     """
+    # Not at the top: the other verbs, and --help, need nothing of this.
+    from remora.machine import local_ray
+    from remora.machine.nodes_file import load_nodes
+
     wanted = load_nodes(nodes)
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
@@ -55,19 +57,29 @@ def up(
             }
             for node, started in zip(wanted, cluster.nodes, strict=True)
         ]
-        typer.echo(json.dumps({"address": cluster.address, "auth_mode": cluster.auth, "nodes": rows}, indent=2))
+        typer.echo(
+            json.dumps(
+                {"address": cluster.address, "auth_mode": cluster.auth, "dashboard": local_ray.has_dashboard(), "nodes": rows},
+                indent=2,
+            )
+        )
         return
-    auth = f" {local_ray.AUTH_MODE}={cluster.auth}" if cluster.auth else ""
+    auth = f" {AUTH_MODE}={cluster.auth}" if cluster.auth else ""
+    # Each line that looks like a command is one, and nothing else: it is pasted as it stands.
     typer.echo(
-        f"Ray runs at {cluster.address} with {len(ids)} nodes. Next:\n"
-        "  remora status   (its commands find the address by themselves)\n"
-        f"  export RAY_ADDRESS={cluster.address}{auth}   (for your programs)\n"
-        "  remora down"
+        f"Ray runs at {cluster.address} with {len(ids)} nodes. For programs of your own:\n"
+        f"  export RAY_ADDRESS={cluster.address}{auth}\n"
+        "The commands of remora find it by themselves:\n"
+        "  remora run -- python job.py\n"
+        + ("  remora job submit -- python job.py\n" if local_ray.has_dashboard() else "")
+        + "  remora down"
     )
 
 
-def down(as_json: _Json = False) -> None:
+def down(as_json: AsJson = False) -> None:
     """Stop what 'remora up' started, and nothing else."""
+    from remora.machine import local_ray
+
     cluster = local_ray.down(os.environ, _tell)
     stopped = [] if cluster is None else [node.name for node in cluster.nodes]
     if as_json:
@@ -86,6 +98,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _alive(address: str) -> Mapping[str, str]:
+    from remora.machine import local_ray
+
     os.environ.update(local_ray.auth_mode(os.environ))
     from remora.live.adapter.local_nodes import living_nodes
 

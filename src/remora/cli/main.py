@@ -13,8 +13,10 @@ import remora
 from remora.cli.clusters import clusters, queue
 from remora.cli.jobs import job
 from remora.cli.local import down, up
-from remora.cli.nodes import label, status, taint
+from remora.cli.marks import label, taint
+from remora.cli.nodes import status
 from remora.cli.plan import plan
+from remora.cli.rendering import adder
 from remora.cli.run import COMMAND_FOLLOWS
 from remora.cli.run import run as run_command
 from remora.cli.simulate import simulate
@@ -71,25 +73,28 @@ def _main(
 
     remora run --virtual-cluster '{"flexible_resource_max": {"CPU": 8}}' -- python job.py
 
-    remora taint --node-id 4f2a --append '{"memory-pressure": "high"}'
+    remora taint 4f2a gpu_node=true memory-pressure-
     """
 
 
-app.command("simulate")(simulate)
-app.command("plan")(plan)
-app.command("status")(status)
-app.command("top")(top)
-app.command("explain")(explain)
-app.command("events")(events)
-app.command("clusters")(clusters)
-app.command("queue")(queue)
-app.command("run", context_settings=COMMAND_FOLLOWS)(run_command)
+for _name, _function in {
+    "simulate": simulate,
+    "plan": plan,
+    "status": status,
+    "top": top,
+    "explain": explain,
+    "events": events,
+    "clusters": clusters,
+    "queue": queue,
+}.items():
+    adder(app, _name)(_function)
+adder(app, "run", context_settings=COMMAND_FOLLOWS)(run_command)
 app.add_typer(job, name="job")
-app.command("taint")(taint)
-app.command("label")(label)
-app.command("start", context_settings=PASS_THROUGH)(start)
-app.command("up")(up)
-app.command("down")(down)
+adder(app, "taint")(taint)
+adder(app, "label")(label)
+adder(app, "start", context_settings=PASS_THROUGH)(start)
+adder(app, "up")(up)
+adder(app, "down")(down)
 
 
 def run() -> None:

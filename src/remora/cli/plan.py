@@ -10,16 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from remora.cli.nodes import Address, connected, show_machines
-from remora.cli.simulate import Complete, Scenario, console_for, show_table
+from remora.cli.connecting import Address, look_at, say_which, show_json
+from remora.cli.nodes import show_machines
+from remora.cli.rendering import console_for
+from remora.cli.simulate import Complete, Scenario, show_table
 from remora.errors import InvalidInputError
 from remora.model.labels import Labels, parse_workload_labels
 from remora.model.requests import parse_request
 from remora.model.virtual_clusters import VirtualCluster
-from remora.sim.node_types_file import load_node_types
-from remora.sim.planned import plan_scenario, planned_headline, planned_tables
-from remora.sim.report import Table
-from remora.sim.scenario import load_scenario, parse_scenario, with_types
 from remora.wire.asks import Ask
 
 Tasks = tuple[dict[str, Any], int]
@@ -79,6 +77,11 @@ def plan(
             "nothing is named to plan for; for example: remora plan my-cluster.yaml --node-types types.yaml, or "
             'remora plan --node-types types.yaml --virtual-cluster \'{"flexible_resource_min": {"CPU": 64}}\''
         )
+    # Not at the top: the other verbs, and --help, need nothing of the simulator.
+    from remora.sim.node_types_file import load_node_types
+    from remora.sim.planned import plan_scenario, planned_headline, planned_tables
+    from remora.sim.scenario import load_scenario, parse_scenario, with_types
+
     loaded = load_scenario(scenario) if scenario is not None else parse_scenario("{}", name="this")
     if node_types is not None:
         loaded = with_types(loaded, load_node_types(node_types))
@@ -101,12 +104,17 @@ def _plan_beside(address: str | None, spec: VirtualCluster | None, work: list[Ta
         )
         for options, count in work
     ]
-    found = connected(address).plan_for(spec, asks)
+    api, target = look_at(address)
+    found = api.plan_for(spec, asks)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        show_json(found, target)
         return
+    from remora.sim.report import Table
+
+    console = console_for()
+    say_which(console, target)
     rows = tuple((each["name"], "\n".join([each["words"], *_tries(each)])) for each in found["asked"])
-    show_table(console_for(), Table("What would be started", ("For", "What"), rows))
+    show_table(console, Table("What would be started", ("For", "What"), rows))
 
 
 def _read_task(text: str) -> Tasks:
@@ -139,20 +147,24 @@ def _labels(options: Mapping[str, Any]) -> Labels:
 
 def _plan_live(address: str | None, as_json: bool) -> None:
     """What was asked for and is kept on the cluster that runs, and for whom; and what gets no machine, and why."""
-    machines = connected(address).status().get("machines")
+    api, target = look_at(address)
+    machines = api.status().get("machines")
     if machines is None:
         raise InvalidInputError(
-            "this cluster has no autoscaler, so no machine would be started; without one name a scenario, for example: "
+            f"the {target.line} has no autoscaler, so no machine would be started; without one name a scenario, for example: "
             "remora plan my-cluster.yaml --node-types types.yaml"
         )
     if as_json:
-        typer.echo(json.dumps(machines, indent=2))
+        show_json(machines, target)
         return
     console = console_for()
+    say_which(console, target)
     show_machines(console, machines)
     lacking = [each for each in machines["plan"]["answers"] if each["served"] < each["count"]]
     rows = tuple((each["name"], f"{each['count'] - each['served']:,}", _why(each)) for each in lacking)
     if rows:
+        from remora.sim.report import Table
+
         show_table(console, Table("What gets no machine", ("What", "How many", "Why"), rows))
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from remora.errors import InvalidInputError, InvalidSelectorError, InvalidTaintError, InvalidVirtualClusterError
-from remora.machine.local_ray import AUTH_MODE
-from remora.machine.state import auth_at, running_address
+from remora.machine.addresses import ADDRESS, Target, find_target, named_target, running_rays
+from remora.machine.state import AUTH_MODE, auth_at
 from remora.machine.written import labels_of
 from remora.model.virtual_clusters import VirtualCluster
 from remora.wire.run_env import RunOptions
@@ -77,7 +77,11 @@ def run(
     program = shutil.which(command[0])
     if program is None:
         raise InvalidInputError(f"the command {command[0]!r} is not there; for example remora run -- python job.py")
-    environ = {**os.environ, **_connection(address), **options.environ(os.environ)}
+    target = _target(address)
+    typer.echo(
+        f"remora: {target.line}" if target is not None else "remora: no Ray runs here; the program starts its own", err=True
+    )
+    environ = {**os.environ, **_connection(target), **options.environ(os.environ)}
     sys.stdout.flush()
     # Not a child: signals, the terminal and the exit code are the program's own.
     os.execve(program, command, environ)
@@ -130,13 +134,18 @@ def json_object(
     return value
 
 
-def _connection(address: str | None) -> dict[str, str]:
-    """Where a plain ``ray.init()`` connects to, and how it proves to be a user there."""
-    if address is not None and "://" in address:
-        raise InvalidInputError(
-            f"--address {address!r} is one of Ray Client, whose programs can't be attached: run it on a machine of the cluster "
-            "and give the address of its GCS, for example 10.0.0.1:6379; or submit it with 'remora job submit'"
-        )
-    found = address or os.environ.get("RAY_ADDRESS") or running_address(os.environ)
-    auth = auth_at(found, os.environ)
-    return ({"RAY_ADDRESS": found} if found else {}) | ({AUTH_MODE: auth} if auth and AUTH_MODE not in os.environ else {})
+def _target(address: str | None) -> Target | None:
+    """Return the Ray that a plain ``ray.init()`` of the program connects to; None where it would start one. A wrong address is
+    said now: Ray would try for minutes."""
+    named = named_target(address, os.environ)
+    if named is None and not running_rays():
+        return None
+    return find_target(address, os.environ, changes=True)
+
+
+def _connection(target: Target | None) -> dict[str, str]:
+    """Return the variables by which Ray connects there, and proves to be a user there."""
+    if target is None:
+        return {}
+    auth = auth_at(target.address, os.environ)
+    return {ADDRESS: target.address} | ({AUTH_MODE: auth} if auth and AUTH_MODE not in os.environ else {})

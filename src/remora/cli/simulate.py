@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
 from rich.text import Text
 
+from remora.cli.rendering import console_for, new_table
+from remora.cli.rendering import show as show_titled
 from remora.errors import InvalidInputError, InvalidNodeTypeError
-from remora.sim.node_types_file import load_node_types
-from remora.sim.plot import check, plot
-from remora.sim.report import Table, headline, tables, to_dict
-from remora.sim.scenario import load_scenario, parse_scenario, shipped, with_seed, with_types
-from remora.sim.scenario_run import Progress as Report
-from remora.sim.scenario_run import run_scenario
+
+if TYPE_CHECKING:
+    from remora.sim.report import Table
+    from remora.sim.scenario_run import Progress as Report
+
+
+def _shipped() -> list[str]:
+    from remora.sim.scenario import shipped
+
+    return sorted(shipped())
+
 
 Scenario = Annotated[
     str | None,
@@ -31,11 +35,12 @@ Scenario = Annotated[
         metavar="SCENARIO",
         help="A scenario file, or the name of a shipped one.",
         show_default=False,
-        autocompletion=lambda: sorted(shipped()),
+        autocompletion=_shipped,
     ),
 ]
 Complete = Annotated[bool, typer.Option("--json", help="Print everything as JSON, complete.")]
 
+_NUMBERS = ("From", "To", "At", "Total", "Mean use", "Peak use", "How many", "Started", "Most", "Hours", "Cost")
 _LONG_SECONDS = 1.0
 _LONG_EVENTS = 5_000
 
@@ -76,6 +81,13 @@ def simulate(
 
     remora simulate my-cluster.yaml --json | jq .summary
     """
+    # Not at the top: the other verbs, and --help, need nothing of the simulator.
+    from remora.sim.node_types_file import load_node_types
+    from remora.sim.plot import check, plot
+    from remora.sim.report import headline, tables, to_dict
+    from remora.sim.scenario import load_scenario, with_seed, with_types
+    from remora.sim.scenario_run import run_scenario
+
     if listing:
         _list(as_json)
         return
@@ -111,6 +123,9 @@ def simulate(
 
 
 def _list(as_json: bool) -> None:
+    from remora.sim.report import Table
+    from remora.sim.scenario import parse_scenario, shipped
+
     found = [parse_scenario(text, name, name) for name, text in shipped().items()]
     if as_json:
         typer.echo(json.dumps([{"name": item.name, "description": item.description} for item in found], indent=2))
@@ -121,35 +136,16 @@ def _list(as_json: bool) -> None:
 
 def show_table(console: Console, table: Table) -> None:
     """Print a table, and how many of its rows were left out."""
-    shown = RichTable(box=box.SIMPLE_HEAD, title=table.title, title_justify="left", title_style="bold", pad_edge=False)
-    for index, column in enumerate(table.columns):
-        numeric = column in (
-            "From",
-            "To",
-            "At",
-            "Total",
-            "Mean use",
-            "Peak use",
-            "How many",
-            "Started",
-            "Most",
-            "Hours",
-            "Cost",
-        )
+    shown = new_table(*table.columns)
+    for index, column in enumerate(shown.columns):
         # The last column takes the folds: names and times stay whole where they can.
-        shown.add_column(column, justify="right" if numeric else "left", overflow="fold", min_width=6 if index == 0 else None)
+        column.justify = "right" if column.header in _NUMBERS else "left"
+        column.no_wrap, column.min_width = False, 6 if index == 0 else None
     for row in table.rows:
         shown.add_row(*(Text(cell) for cell in row))
-    console.print()
-    console.print(shown)
+    show_titled(console, table.title, shown)
     if table.more:
         console.print(Text(f"  ... and {table.more:,} more (all of them: --json)", style="dim"))
-
-
-def console_for() -> Console:
-    """Return where to print to."""
-    # When it is not a terminal there is no width to ask for, and 80 columns can be read anywhere.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
 
 
 @contextmanager

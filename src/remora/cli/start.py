@@ -10,10 +10,6 @@ from typing import Annotated
 
 import typer
 
-from remora.machine.metadata import ask_clouds
-from remora.machine.starting import start_command, start_labels, types_file
-from remora.sim.node_types_file import FILE_VARIABLE
-
 PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
@@ -66,6 +62,11 @@ def start(
 
     remora start --address=10.0.0.1:6379 --num-gpus=1 --taints '{"gpu_node":"true"}' --labels zone=a
     """
+    # Not at the top: the other verbs, and --help, need nothing of this.
+    from remora.machine.metadata import ask_clouds
+    from remora.machine.starting import start_command, start_labels, types_file
+    from remora.sim.node_types_file import FILE_VARIABLE
+
     found = start_labels(
         context.args,
         os.environ,

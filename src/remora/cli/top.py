@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
@@ -13,16 +12,16 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from remora.cli.nodes import Address, amounts, connected
+from remora.cli.connecting import Address, look_at, show_json
+from remora.cli.rendering import amounts, console_for, new_table, short
+from remora.machine.addresses import Target
 
 _BAR = 10
-_SHORT = 12
 
 Found = dict[str, list[dict[str, Any]]]
 
@@ -43,24 +42,24 @@ def top(
 
     remora top --json | jq '.waiting[].reason'
     """
-    api = connected(address)
-    console = Console(highlight=False)
+    api, target = look_at(address)
+    console = console_for()
     if as_json:
-        console.print_json(json.dumps(_look(api)))
+        show_json(_look(api), target)
     elif once or not (console.is_terminal and sys.stdin.isatty()):
-        console.print(view(_look(api)))
+        console.print(view(_look(api), target))
     else:
-        _watch(api, console, every)
+        _watch(api, target, console, every)
 
 
-def view(found: Found) -> Group:
-    """What was found, as tables that fit 80 columns."""
-    parts: list[Table | Text] = [_nodes(found["nodes"])]
+def view(found: Found, target: Target) -> Group:
+    """Return what was found, as tables that fit 80 columns."""
+    parts: list[Table | Text] = [Text(target.line, style="dim"), *_titled("Nodes", _nodes(found["nodes"]))]
     if found["virtual_clusters"]:
-        parts.append(_shares(found["virtual_clusters"]))
+        parts += _titled("Virtual clusters", _shares(found["virtual_clusters"]))
     queued = [(1, f"virtual cluster {row['cluster_id']}", row) for row in found["virtual_clusters"] if row["position"]]
     work = [(row["count"], f"{row['kind']}: {_asks(row)}", row) for row in found["waiting"]]
-    parts.append(_waiting([*queued, *work]) if queued or work else Text(" Nothing waits."))
+    parts += _titled("What waits", _waiting([*queued, *work])) if queued or work else [Text("\nNothing waits.")]
     return Group(*parts)
 
 
@@ -68,13 +67,13 @@ def _look(api: Any) -> Found:
     return {**api.status(), "virtual_clusters": api.virtual_clusters()}
 
 
-def _watch(api: Any, console: Console, every: float) -> None:
+def _watch(api: Any, target: Target, console: Console, every: float) -> None:
     end = Text(" q ends it", style="dim")
     with keys(sys.stdin.fileno()) as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         try:
-            live.update(Group(view(_look(api)), end), refresh=True)
+            live.update(Group(view(_look(api), target), end), refresh=True)
             while pressed(every) != "q":
-                live.update(Group(view(_look(api)), end), refresh=True)
+                live.update(Group(view(_look(api), target), end), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -96,9 +95,9 @@ def keys(terminal: int) -> Iterator[Callable[[float], str]]:
 
 
 def _nodes(rows: list[dict[str, Any]]) -> Table:
-    table = _table("Nodes", "Node", "Resource", "", "Used", "Total", "Taints")
+    table = new_table("Node", "Resource", "", "Used", "Total", "Taints")
     for row in rows:
-        cells = [row["node_id"][:_SHORT] + (" *" if row["head"] else ""), ", ".join(row["taints"])]
+        cells = [(row["name"] or short(row["node_id"])) + (" *" if row["head"] else ""), ", ".join(row["taints"])]
         for name, total in row["total"].items() or [("", 0.0)]:
             used = row["used"].get(name, 0.0)
             table.add_row(cells[0], name, _bar(used, total), f"{used:g}", f"{total:g}", cells[1])
@@ -107,7 +106,7 @@ def _nodes(rows: list[dict[str, Any]]) -> Table:
 
 
 def _shares(rows: list[dict[str, Any]]) -> Table:
-    table = _table("Virtual clusters", "Cluster", "Resource", "", "Used", "Has", "At most", "State")
+    table = new_table("Cluster", "Resource", "", "Used", "Has", "At most", "State")
     for row in rows:
         cells = [row["cluster_id"] + (f" in {row['parent']}" if row["parent"] else ""), row["state"]]
         for name in sorted({*row["min"], *row["total"], *row["max"]}) or [""]:
@@ -119,7 +118,7 @@ def _shares(rows: list[dict[str, Any]]) -> Table:
 
 
 def _waiting(rows: list[tuple[int, str, dict[str, Any]]]) -> Table:
-    table = _table("What waits", "Count", "What", "Why it waits")
+    table = new_table("Count", "What", "Why it waits")
     for count, what, row in rows:
         table.add_row(str(count), what, Text(row["reason"]))
     return table
@@ -130,12 +129,8 @@ def _asks(row: dict[str, Any]) -> str:
     return f"{asked}, {row['wants']}" if row["wants"] else asked
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
-    for column in columns:
-        numeric = column in ("Used", "Total", "Has", "At most", "Count")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=numeric or not column)
-    return table
+def _titled(title: str, table: Table) -> list[Table | Text]:
+    return [Text(f"\n{title}", style="bold"), table]
 
 
 def _bar(part: float, whole: float) -> Text:

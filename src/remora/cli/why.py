@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from remora.cli.nodes import Address, amounts, connected
+from remora.cli.connecting import Address, AsJson, look_at, say_which, show_json
+from remora.cli.rendering import amounts, console_for, new_table, short
 from remora.errors import InvalidInputError, UnknownNameError
 
 _KINDS = ("controller", "node", "taint", "label", "class", "lease", "cluster", "fence", "machines")
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def explain(
     what: Annotated[str, typer.Argument(metavar="TASK|ACTOR|PG|JOB", help="An id, or the name of an actor, group or task.")],
-    as_json: _Json = False,
+    as_json: AsJson = False,
     address: Address = None,
 ) -> None:
     """Show why something waits, node by node, and the smallest changes that would let it start.
@@ -34,22 +31,25 @@ def explain(
 
     remora explain my-actor --json
     """
-    api = connected(address)
+    api, target = look_at(address)
     found = api.explain_all(what)
     if not found:
-        raise UnknownNameError(f"no task, actor, placement group or running job has the id or name {what!r}: see 'ray list'")
+        raise UnknownNameError(
+            f"no task, actor, placement group or running job in the {target.line} has the id or name {what!r}: see 'ray list'"
+        )
     journal = api.events()
     found = [{**row, "decisions": decisions(journal, row["id"])} for row in found]
-    console = Console(highlight=False)
     if as_json:
-        console.print_json(json.dumps(found))
+        show_json(found, target)
         return
+    console = console_for()
+    say_which(console, target)
     for row in found:
         _show(console, row)
 
 
 def events(
-    as_json: _Json = False,
+    as_json: AsJson = False,
     kind: Annotated[
         str | None, typer.Option("--kind", help=f"Only one of: {', '.join(_KINDS)}.", autocompletion=lambda: _KINDS)
     ] = None,
@@ -64,14 +64,16 @@ def events(
     """
     if kind is not None and kind not in _KINDS:
         raise InvalidInputError(f"the kind {kind!r} is not known: use one of {', '.join(_KINDS)}")
-    found = [entry for entry in connected(address).events() if kind in (None, entry["kind"])][-last:]
-    console = Console(highlight=False)
+    api, target = look_at(address)
+    found = [entry for entry in api.events() if kind in (None, entry["kind"])][-last:]
     if as_json:
-        console.print_json(json.dumps(found))
+        show_json(found, target)
         return
-    table = Table("At", "Kind", "About", "What", box=box.SIMPLE_HEAD)
+    console = console_for()
+    say_which(console, target)
+    table = new_table("At", "Kind", "About", "What", whole=("At", "Kind", "About"))
     for entry in found:
-        table.add_row(entry["at"][11:19], entry["kind"], entry["subject"][:12], Text(entry["text"] + said_by(entry)))
+        table.add_row(entry["at"][11:19], entry["kind"], short(entry["subject"]), Text(entry["text"] + said_by(entry)))
     console.print(table)
 
 
@@ -96,10 +98,10 @@ def _show(console: Console, row: dict[str, Any]) -> None:
     console.print(Text(f"  asks for {asks}" + (f", {row['wants']}" if row["wants"] else "")))
     console.print(Text(f"  {row['state']}: {row['reason']}"), soft_wrap=True)
     if row["refusals"]:
-        table = Table("Node", "Why not", box=box.SIMPLE_HEAD)
+        table = new_table("Node", "Why not", whole=("Node",))
         for refusal in row["refusals"]:
             for node_id in refusal["nodes"]:
-                table.add_row(node_id[:12], Text(refusal["each"] or refusal["text"]))
+                table.add_row(short(node_id), Text(refusal["each"] or refusal["text"]))
         console.print(table)
     for suggestion in row["suggestions"]:
         console.print(Text(f"  - {suggestion}"), soft_wrap=True)

@@ -16,15 +16,18 @@ from remora.controller.clusters.lending import Kind
 from remora.controller.clusters.records import CLOSED
 from remora.controller.controller import Controller
 from remora.controller.groups.group_shares import IN_USE
+from remora.controller.marking import find_node, mark
 from remora.controller.views.machine_words import suggestions_for, with_machines
 from remora.controller.views.reasons import why_waiting, why_work
 from remora.controller.views.status import status
 from remora.controller.views.tree_view import look_at, root_row, tree
 from remora.controller.views.unsubmitted import plan_for
-from remora.errors import ConflictError, ControllerAwayError, RemoraError, UnknownNameError
+from remora.errors import ControllerAwayError, RemoraError
 from remora.kernel.explaining.explain import Explanation
 from remora.kernel.explaining.explain_groups import explain_group
+from remora.kernel.explaining.never_fits import lookalikes, resources_of
 from remora.kernel.placing.group_fit import first_possible, is_there
+from remora.kernel.state.cluster_tree import VCluster
 from remora.kernel.state.workloads import Group
 from remora.model.resources import Resources
 from remora.model.strategies import ACTOR
@@ -34,7 +37,7 @@ from remora.wire import calls
 from remora.wire.asks import decode_ask
 from remora.wire.classes import ClassSpec, choice_from
 from remora.wire.group_requests import class_of, decode_group
-from remora.wire.keys import OBJECTS, TASK_LEASES, Overrides
+from remora.wire.keys import OBJECTS, TASK_LEASES
 from remora.wire.shapes import shape_key
 from remora.wire.timing import OFFER_SECONDS, TOLD_SECONDS
 from remora.wire.tokens import class_of_token, class_token
@@ -43,9 +46,6 @@ _NO_MACHINES = "the nodes that are there could not hold it, even when nothing el
 
 _LOWERED_SECONDS = 3.0
 """So long a taint waits for its node to lower what is free there: while a placement group is moved, GCS makes no hold."""
-
-_MOST_ASKS = 8
-"""Of so many of the last changes of a node it is known for which question each was made."""
 
 
 def begin(controller: Controller, call: calls.Call) -> Pending:
@@ -204,7 +204,9 @@ def _create_cluster(controller: Controller, call: calls.CreateCluster) -> Pendin
     def poll() -> Reply | None:
         """It is queued or reserved, and whoever comes after us knows of it. Its tokens are on their way: what is submitted
         meanwhile waits for them in Ray, as it does in a cluster that grows."""
-        return Reply(look_at(controller, cluster_id)) if controller.registry.is_saved(cluster_id) else None
+        if not controller.registry.is_saved(cluster_id):
+            return None
+        return Reply({**look_at(controller, cluster_id), "warnings": _misspelled(controller, record.vcluster)})
 
     return Pending(poll)
 
@@ -296,40 +298,25 @@ def _hear(controller: Controller, who: calls.Who, kind: Kind) -> None:
 
 @answers(calls.FindNode)
 def _find_node(controller: Controller, call: calls.FindNode) -> Pending:
-    views = controller.picture.views
-    if call.node_id is not None:
-        found = [known for known in views if known.startswith(call.node_id)] if call.node_id else []
-    else:
-        found = [known for known, view in views.items() if view.address == call.address]
-    if len(found) == 1:
-        return value(found[0])
-    what = f"id {call.node_id!r}" if call.node_id is not None else f"address {call.address!r}"
-    some = ", ".join(f"{known[:12]} ({view.address})" for known, view in list(views.items())[:3])
-    more = ", ..." if len(views) > 3 else ""
-    count = f"{len(found)} nodes have" if found else "no node has"
-    raise UnknownNameError(f"{count} the {what}: the nodes are {some}{more}")
+    return value(find_node(controller, call))
 
 
 @answers(calls.LabelNode)
 def _label(controller: Controller, call: calls.LabelNode) -> Pending:
-    overrides = _overrides(controller, call.node_id)
-    if call.ask not in overrides.asks:
-        labels = {**overrides.labels, **dict(call.set_), **dict.fromkeys(call.drop)}
-        _override(controller, call, Overrides(labels, overrides.taints, overrides.asks), "label")
-    node_id = call.node_id
-    return Pending(lambda: Reply() if controller.picture.is_remembered(node_id) else None)
+    return _mark(controller, call)
 
 
 @answers(calls.TaintNode)
 def _taint(controller: Controller, call: calls.TaintNode) -> Pending:
-    """Answered when nothing that does not tolerate the taints can start on the node any more."""
-    overrides = _overrides(controller, call.node_id)
-    if call.ask not in overrides.asks:
-        _check_taints(controller, call)
-        taints = {**overrides.taints, **dict(call.set_), **dict.fromkeys(call.drop)}
-        _override(controller, call, Overrides(overrides.labels, taints, overrides.asks), "taint")
-    controller.touch(call.node_id)  # a fence of before may still be up: what is asked for is this one
-    node_id = call.node_id
+    return _mark(controller, call)
+
+
+def _mark(controller: Controller, call: calls.LabelNode | calls.TaintNode) -> Pending:
+    """Answered, where taints are concerned, when nothing that does not tolerate them can start on the node any more."""
+    node_id, tainted = mark(controller, call)
+    if not tainted:
+        return Pending(lambda: Reply() if controller.picture.is_remembered(node_id) else None)
+    controller.touch(node_id)  # a fence of before may still be up: what is asked for is this one
 
     def poll() -> Reply | None:
         if node_id not in controller.picture.views:
@@ -449,32 +436,10 @@ def _refused(controller: Controller, why: Explanation, ask: str) -> dict[str, An
     return {**offer, "suggestions": suggestions_for(controller, ("group", ask)) or offer["suggestions"]}
 
 
-def _overrides(controller: Controller, node_id: str) -> Overrides:
-    if node_id not in controller.picture.views:
-        _find_node(controller, calls.FindNode(node_id, None))
-    return controller.picture.overrides(node_id)
-
-
-def _override(controller: Controller, call: calls.LabelNode | calls.TaintNode, overrides: Overrides, what: str) -> None:
-    """Set labels and taints of a node, and note for which question: it is not done again for that one."""
-    asks = [*overrides.asks, call.ask][-_MOST_ASKS:] if call.ask else overrides.asks
-    controller.picture.set_overrides(call.node_id, Overrides(overrides.labels, overrides.taints, asks))
-    controller.context.note(what, call.node_id, _changes(call.set_, call.drop), call.by)
-    controller.round()
-
-
-def _check_taints(controller: Controller, call: calls.TaintNode) -> None:
-    taints = controller.cluster.nodes.get(call.node_id).taints
-    for key, wanted in call.only_if:
-        if taints.get(key, wanted) != wanted:
-            raise ConflictError(
-                f"the taint {key!r} of the node {call.node_id[:12]} is {taints[key]!r}, not {wanted!r}: nothing was changed; "
-                f"to take it away say {key}={taints[key]}"
-            )
-
-
-def _changes(set_: calls.Pairs, drop: Iterable[str]) -> str:
-    return ", ".join([*(f"{key}={value}" for key, value in set_), *(f"{key}-" for key in drop)])
+def _misspelled(controller: Controller, vcluster: VCluster) -> list[str]:
+    """Return what the limits of a cluster name that no node has, and that looks like what some have: it limits nothing."""
+    found = lookalikes(resources_of(controller.cluster), vcluster.spec.flexible_resource_max or ())
+    return [f"no node has {name}, so its maximum limits nothing: did you mean {other}?" for name, other in found]
 
 
 def _wants(hints: Iterable[calls.Hint]) -> list[tuple[ClassSpec, Resources, int]]:

@@ -17,6 +17,7 @@ from remora.errors import InvalidVirtualClusterError
 from remora.kernel.explaining.explain import Explanation
 from remora.kernel.explaining.explain_clusters import explain_cluster, explain_request
 from remora.kernel.explaining.explain_groups import explain_group
+from remora.kernel.explaining.never_fits import taints_in_the_way, why_never
 from remora.kernel.placing.group_fit import attempt, could_ever
 from remora.kernel.placing.placement import decide
 from remora.kernel.placing.reserving import dissolve, reserve
@@ -33,7 +34,7 @@ from remora.kernel.waiting_lines import Line, WaitingLines
 from remora.model.groups import GroupRequest
 from remora.model.labels import ACTOR_ID, Labels
 from remora.model.requests import Request
-from remora.model.resources import Resources, show_amounts
+from remora.model.resources import Resources
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import FixedSizeNode, FixedSizeNodes, VirtualCluster
 
@@ -188,16 +189,13 @@ class Scheduler:
         self.queue.sort(key=_rank)
         self.cluster.shares_moved = False
         self._admit()
-        if vcluster.state == QUEUED and not could_ever_reserve(self.cluster, vcluster):
+        impossible = vcluster.state == QUEUED and not could_ever_reserve(self.cluster, vcluster)
+        if impossible and not taints_in_the_way(self.cluster, vcluster):  # a taint may be taken away again
+            why = why_never(self.cluster, vcluster)
             self.queue.remove(vcluster)
             tree.remove(vcluster)
             tree.made -= 1
-            where = f"its parent {parent.cluster_id}" if parent else f"the cluster of {len(self.cluster.nodes.by_id)} nodes"
-            grown = " and all node types are at their maximum" if self.cluster.types is not None else ""
-            raise InvalidVirtualClusterError(
-                f"the minimum of {show_amounts(vcluster.minimum())} can never fit {where}, even when nothing else runs{grown}: "
-                "ask for less, or for smaller fixed-size nodes"
-            )
+            raise InvalidVirtualClusterError(why)
         if self.cluster.shares_moved:
             self.settle()
         return vcluster

@@ -36,6 +36,7 @@ from remora.live.host.controller_actor import start_controller
 from remora.live.link import NAMESPACE, link
 from remora.live.submit import waiting_groups
 from remora.live.submit.labelled_objects import objects
+from remora.machine.addresses import check_address, no_cluster, reach
 from remora.model.close_names import close_name, did_you_mean
 from remora.model.labels import parse_workload_labels
 from remora.model.selectors import LabelSelector
@@ -190,21 +191,29 @@ def shutdown_controller() -> None:
 
 
 def label_node(node_id: str, labels: Mapping[str, str | None], *, reason: str = "") -> None:
-    """Set labels of a live node; None takes one away. What waits for such a label starts. ``reason`` goes into the journal."""
+    """Set labels of a live node; None takes one away. What waits for such a label starts. ``taint.remora.io/KEY`` is the taint
+    ``KEY``, as where a node is started with it. ``reason`` goes into the journal."""
     call = changes.label_node(node_id, labels, new_ask(), _by(reason))
-    ask(replace_struct(call, node_id=find_node(node_id, None)))
+    ask(replace_struct(call, node_id=find_node(node_id)))
 
 
 def taint_node(node_id: str, taints: Mapping[str, str], *, reason: str = "") -> None:
     """When this returns, no task that does not tolerate the taints starts on the node any more; what runs there finishes."""
     call = changes.taint_node(node_id, taints, new_ask(), _by(reason))
-    ask(replace_struct(call, node_id=find_node(node_id, None)))
+    ask(replace_struct(call, node_id=find_node(node_id)))
 
 
-def untaint_node(node_id: str, keys: Iterable[str], *, reason: str = "") -> None:
-    """Take taints away again, those that the node was started with too; new work may start there at once."""
+def untaint_node(node_id: str, keys: Iterable[str] | Mapping[str, str], *, reason: str = "") -> None:
+    """Take taints away again, those that the node was started with too; new work may start there at once. A mapping takes
+    them away only if they have these values."""
     call = changes.untaint_node(node_id, keys, new_ask(), _by(reason))
-    ask(replace_struct(call, node_id=find_node(node_id, None)))
+    ask(replace_struct(call, node_id=find_node(node_id)))
+
+
+def change_marks(node_id: str, what: str, set_: Mapping[str, str], drop: Mapping[str, str | None], *, reason: str = "") -> None:
+    """Set and take away ``labels`` or ``taints`` of a node in one: all of it, or nothing. What has a value is taken away only
+    if it has that value."""
+    ask(changes.mark_node(node_id, what, set_, drop, new_ask(), _by(reason)))
 
 
 def preview_node(
@@ -212,7 +221,7 @@ def preview_node(
 ) -> dict[str, Any]:
     """What would start if a node had other labels and taints, and what stays as it is; None takes one away. Changes nothing."""
     call = changes.preview_node(node_id, labels or {}, taints or {})
-    found: dict[str, Any] = ask(replace_struct(call, node_id=find_node(node_id, None)))
+    found: dict[str, Any] = ask(replace_struct(call, node_id=find_node(node_id)))
     return found
 
 
@@ -354,27 +363,14 @@ def _id_of(what: Any) -> str:
 def connect(address: str | None) -> None:
     """Connect a command to the cluster that runs; no cluster is the user's mistake, not ours."""
     if address is not None:
+        check_address(address)
         reach(address)
     follow_auth(address)
     try:
         with job_cluster.by_hand():  # a command is no part of a program, though it may be typed in one's shell
             ray.init(address or "auto", logging_level="ERROR", log_to_driver=False, namespace=NAMESPACE)
     except (OSError, ValueError):
-        raise _no_cluster(address) from None
-
-
-def reach(address: str) -> None:
-    """Whether anybody listens there: Ray itself tries for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=3).close()
-    except (OSError, ValueError):
-        raise _no_cluster(address) from None
-
-
-def _no_cluster(address: str | None) -> InvalidInputError:
-    where = f"at {address}" if address else "here"
-    return InvalidInputError(f"no Ray cluster answers {where}: start one, or give --address, for example 10.0.0.1:6379")
+        raise no_cluster(address) from None
 
 
 def find_controller() -> None:
@@ -382,10 +378,10 @@ def find_controller() -> None:
     start_controller()
 
 
-def find_node(node_id: str | None, address: str | None) -> str:
-    """A node's whole id, from its beginning or from its address."""
+def find_node(node_id: str | None, address: str | None = None, word: str | None = None) -> str:
+    """A node's whole id, from its beginning or from its address; or from a word that is any of them, or its name."""
     start_controller()
-    found: str = link.ask(FindNode(node_id, address))
+    found: str = link.ask(FindNode(node_id, address, word))
     return found
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ray.dashboard.modules.job import sdk
@@ -17,7 +18,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from remora.errors import InvalidInputError, RemoraError, UnknownNameError
 from remora.live import names
 from remora.live.adapter.local_nodes import follow_auth
-from remora.live.api import reach
+from remora.machine.addresses import Target, check_address, reach
 
 ENDED = (JobStatus.SUCCEEDED.value, JobStatus.FAILED.value, JobStatus.STOPPED.value)
 
@@ -36,18 +37,22 @@ _SHOWN = (
 
 
 class Jobs:
-    def __init__(self, address: str | None, headers: Mapping[str, str] | None = None, verify: bool | str = True) -> None:
+    """``target``: the server that was asked for, in the end as Ray has found it."""
+
+    def __init__(self, target: Target, headers: Mapping[str, str] | None = None, verify: bool | str = True) -> None:
         if importlib.util.find_spec("aiohttp") is None:
             raise RemoraError("Ray's job server and its client need more of Ray: pip install 'ray[default]'")
-        if address is not None:
-            os.environ["RAY_API_SERVER_ADDRESS"] = address  # the argument itself would lose against RAY_ADDRESS
-            if "://" not in address:
-                reach(address)
+        address = target.address
+        os.environ["RAY_API_SERVER_ADDRESS"] = address  # the argument itself would lose against RAY_ADDRESS
+        if "://" not in address:
+            check_address(address)
+            reach(address)
         follow_auth(address)
         names.probe(names.JOBS)
         sdk.logger.setLevel(logging.WARNING)
         with _errors(address):
             self._client = JobSubmissionClient(address, headers=dict(headers) if headers else None, verify=verify)
+        self.target = replace(target, address=self._client.get_address())
 
     def submit(self, entrypoint: str, **options: Any) -> str:
         with self._errors():
@@ -122,9 +127,18 @@ def _errors(address: str | None) -> Iterator[None]:
             "dashboard"
         ) from None
     except RuntimeError as error:
-        raise RemoraError(str(error).split("Traceback", maxsplit=1)[0]) from None
+        raise RemoraError(_said(str(error))) from None
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
+
+
+def _said(text: str) -> str:
+    """Return what the server says, without the traceback that it sends along: its last line is what went wrong."""
+    before, trace, lines = text.partition("Traceback")
+    if not trace:
+        return text
+    last = next((line for line in reversed(lines.strip().splitlines()) if line.strip(" .")), "")
+    return f"{before.strip()} {last.strip().removesuffix('.')}"
 
 
 def _where(address: str | None) -> str:

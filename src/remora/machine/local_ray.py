@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import socket
 import subprocess
@@ -15,13 +16,14 @@ from remora.machine import state
 from remora.machine.nodes_file import LocalNode
 from remora.machine.processes import Session, boot_id, process, stop
 from remora.machine.starting import ray_command
-from remora.machine.state import LocalCluster, StartedNode
+from remora.machine.state import AUTH_MODE, LocalCluster, StartedNode
 
 Alive = Callable[[str], Mapping[str, str]]
 """Asks a GCS for its living nodes: name to id. Called only when something listens at the address."""
 Tell = Callable[[str], None]
 
 START_SECONDS = 120.0
+_DASHBOARD_NEEDS = ("aiohttp", "aiohttp_cors", "opencensus", "opentelemetry", "prometheus_client", "pydantic")
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 _TAIL_LINES = 20
@@ -46,7 +48,6 @@ _FOR_NODES = {
     # `remora down` means it: no half minute of draining.
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
 }
-AUTH_MODE = "RAY_AUTH_MODE"
 
 
 def up(nodes: Sequence[LocalNode], environ: Mapping[str, str], alive: Alive, tell: Tell) -> tuple[LocalCluster, dict[str, str]]:
@@ -97,7 +98,7 @@ class _Start:
             "--head",
             f"--port={port}",
             f"--ray-client-server-port={self._client_port}",
-            "--include-dashboard=false",
+            f"--include-dashboard={str(has_dashboard()).lower()}",
             "--disable-usage-stats",
         )
 
@@ -171,6 +172,11 @@ class _Start:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
+
+
+def has_dashboard() -> bool:
+    """Return whether Ray is installed with what its dashboard and job server need, as ``remora[jobs]`` does."""
+    return all(importlib.util.find_spec(name) is not None for name in _DASHBOARD_NEEDS)
 
 
 def node_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from remora.errors import InvalidInputError
 from remora.machine.processes import Process, Session, boot_id, seen_now
 
 HOME = "REMORA_HOME"
+AUTH_MODE = "RAY_AUTH_MODE"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,15 @@ def taints_of(texts: Iterable[str], option: str = "--taints") -> dict[str, str]:
     return {taint_label(key): value for key, value in taints.items()}
 
 
+def plain_taints_of(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Taints by their own keys; an option that is given and names none is a mistake."""
+    texts = list(texts)
+    taints = _merged(texts, option, '{"gpu_node":"true"}', parse_taints, InvalidTaintError)
+    if texts and not taints:
+        raise InvalidTaintError(f"{option} {_short(texts[-1])} names no taint; for example {option} gpu_node=true")
+    return taints
+
+
 def isolation_of(names: Iterable[str], option: str = "--rare-resource-isolation") -> dict[str, str]:
     """The labels that declare resources rare; names are apart or joined by commas."""
     parts = (part.strip() for text in names for part in text.split(","))
@@ -107,12 +116,22 @@ def _json(text: str) -> dict[str, str]:
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
+        unquoted = _unquoted(text)
+        if unquoted is not None:
+            return unquoted
         raise ValueError(f"it is not JSON ({error}); a shell takes double quotes away that no single quotes protect") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     return value
+
+
+def _unquoted(text: str) -> dict[str, str] | None:
+    """What a shell leaves of ``{"gpu_node":"true"}`` that no single quotes protect; None where it is nothing of that kind."""
+    pairs = [tuple(map(str.strip, part.split(":"))) for part in text.removeprefix("{").removesuffix("}").split(",")]
+    whole = text.startswith("{") and text.endswith("}") and not any(mark in text for mark in "\"'[")
+    return _unique([(pair[0], pair[1]) for pair in pairs]) if whole and all(len(pair) == 2 for pair in pairs) else None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

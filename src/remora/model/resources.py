@@ -20,6 +20,10 @@ Amounts = Mapping[str, int]
 """Resource name to units."""
 
 
+_BYTES = ("memory", "object_store_memory")
+_MARKS = ("accelerator_type:", "node:")
+
+
 def to_units(name: str, amount: Any) -> int:
     """Return a user's amount in units, as Ray counts it: 1/3 is 3,333. Refuse what is none."""
     if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
@@ -62,9 +66,26 @@ def show_amount(units: int) -> str:
     return f"{sign}{whole}" + (f".{rest:04d}".rstrip("0") if rest else "")
 
 
+def show_pair(name: str, units: int) -> str:
+    """``1 CPU``, ``9.5 GiB memory``; of what only marks a node, such as ``accelerator_type:A100``, no amount says anything."""
+    if name in _BYTES:
+        return f"{_show_bytes(units)} {name}"
+    return name if name.startswith(_MARKS) and units < UNIT else f"{show_amount(units)} {name}"
+
+
+def _show_bytes(units: int) -> str:
+    """Whole bytes where the next unit would not say it exactly enough."""
+    amount = units / UNIT
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.3g} {unit}"
+        amount /= 1024
+    return f"{amount:.4g} TiB"
+
+
 def show_amounts(amounts: Amounts) -> str:
     """``1 CPU and 2 GPU``; ``nothing`` when empty."""
-    parts = [f"{show_amount(units)} {name}" for name, units in sorted(amounts.items())]
+    parts = [show_pair(name, units) for name, units in sorted(amounts.items())]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "nothing"
 
 

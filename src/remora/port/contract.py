@@ -16,7 +16,8 @@ from remora.port.scaler import Scaler
 @dataclass(frozen=True)
 class NodeView:
     """One live node as the cluster reports it, tokens included. ``node_type`` is what an autoscaler started it as, empty where
-    none did; a node that is ``draining`` is about to be ended, and takes nothing new."""
+    none did; a node that is ``draining`` is about to be ended, and takes nothing new. ``name`` is what ``ray start`` called it,
+    often its address."""
 
     node_id: str
     address: str
@@ -26,6 +27,7 @@ class NodeView:
     is_head: bool = False
     node_type: str = ""
     draining: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from remora.errors import InvalidInputError, InvalidLabelError, InvalidVirtualClusterError
-from remora.model.labels import RESERVED_PREFIX, parse_label_keys, parse_labels
+from msgspec.structs import replace
+
+from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError, InvalidVirtualClusterError
+from remora.model.labels import RESERVED_PREFIX, Labels, parse_label_keys, parse_labels
 from remora.model.resources import Resources
 from remora.model.taints import parse_taints
 from remora.wire.calls import By, EndCluster, LabelNode, PreviewNode, ResizeCluster, SetPriority, TaintNode
@@ -27,16 +29,29 @@ def said_by(who: str = "", through: str = "", origin: str = "", reason: str = ""
 
 def label_node(node_id: str, labels: Mapping[str, str | None], ask: str, by: By | None = None) -> LabelNode:
     """Return the call that sets labels; None takes one away."""
-    drop = parse_label_keys([key for key, value in labels.items() if value is None])
-    set_ = parse_labels({key: value for key, value in labels.items() if value is not None})
-    reserved = next((key for key in labels if key.startswith(RESERVED_PREFIX)), None)
-    if reserved is not None:
-        raise InvalidLabelError(f"the label {reserved!r} is set by Ray and can't be changed; for example use 'zone'")
-    return LabelNode(node_id, set_, list(drop), ask, by)
+    if not labels:
+        raise InvalidLabelError(f"no label of the node {node_id!r} is named; for example {{'zone': 'a'}}")
+    set_, drop = _labels(labels)
+    return LabelNode(node_id, set_, drop, ask, by)
+
+
+def mark_node(
+    node_id: str, what: str, set_: Mapping[str, str], drop: Mapping[str, str | None], ask: str, by: By | None = None
+) -> LabelNode | TaintNode:
+    """Return the call that sets and takes away ``labels`` or ``taints``: those with a value only if they have that value."""
+    values = {key: value for key, value in drop.items() if value is not None}
+    if what == "taints":
+        if not set_ and not drop:
+            raise InvalidTaintError(f"no taint of the node {node_id!r} is named; for example {{'gpu_node': 'true'}}")
+        dropped = list(parse_label_keys(list(drop), of="taint keys"))
+        return TaintNode(node_id, parse_taints(set_), dropped, ask, by, parse_taints(values))
+    return replace(label_node(node_id, {**dict.fromkeys(drop), **set_}, ask, by), only_if=parse_labels(values))
 
 
 def taint_node(node_id: str, taints: Mapping[str, str], ask: str, by: By | None = None) -> TaintNode:
     """Return the call that adds taints."""
+    if not taints:
+        raise InvalidTaintError(f"no taint of the node {node_id!r} is named; for example {{'gpu_node': 'true'}}")
     return TaintNode(node_id, parse_taints(taints), [], ask, by)
 
 
@@ -44,15 +59,17 @@ def untaint_node(node_id: str, keys: Iterable[str] | Mapping[str, str], ask: str
     """Return the call that takes taints away; of a mapping only those that have these values, or nothing is done."""
     only_if = parse_taints({key: value for key, value in keys.items() if value}) if isinstance(keys, Mapping) else ()
     dropped = parse_label_keys(list(keys), of="taint keys")
+    if not dropped:
+        raise InvalidTaintError(f"no taint of the node {node_id!r} is named; for example ['gpu_node']")
     return TaintNode(node_id, (), list(dropped), ask, by, only_if)
 
 
 def preview_node(node_id: str, labels: Mapping[str, str | None], taints: Mapping[str, str | None]) -> PreviewNode:
     """Return the question what other labels and taints of a node would do; None takes one away."""
-    labelled = label_node(node_id, labels, "")
+    labelled, unlabelled = _labels(labels)
     drop = parse_label_keys([key for key, value in taints.items() if value is None], of="taint keys")
     set_ = parse_taints({key: value for key, value in taints.items() if value is not None})
-    return PreviewNode(node_id, labelled.set_, labelled.drop, set_, list(drop))
+    return PreviewNode(node_id, labelled, unlabelled, set_, list(drop))
 
 
 def resize_cluster(cluster_id: str, most: Mapping[str, Any], ask: str, by: By | None = None) -> ResizeCluster:
@@ -77,6 +94,16 @@ def set_priority(cluster_id: str, priority: Any, ask: str, by: By | None = None)
 def end_cluster(cluster_id: str, ask: str, by: By | None = None, *, queued: bool = False) -> EndCluster:
     """Return the call that closes a virtual cluster; with ``queued`` only one that still waits."""
     return EndCluster(cluster_id, queued, ask, by)
+
+
+def _labels(labels: Mapping[str, str | None]) -> tuple[Labels, list[str]]:
+    """Return which labels are set, and which are taken away."""
+    drop = parse_label_keys([key for key, value in labels.items() if value is None])
+    set_ = parse_labels({key: value for key, value in labels.items() if value is not None})
+    reserved = next((key for key in labels if key.startswith(RESERVED_PREFIX)), None)
+    if reserved is not None:
+        raise InvalidLabelError(f"the label {reserved!r} is set by Ray and can't be changed; for example use 'zone'")
+    return set_, list(drop)
 
 
 def _line(text: str) -> str:

@@ -38,6 +38,8 @@ def _open(create: CreateCluster, what: str, timeout: float | None) -> Steps[str]
     said, said_at = "", began
     look: dict[str, Any] = yield Ask(create)
     cluster_id: str = look["cluster_id"]
+    for warning in look.get("warnings", ()):
+        yield Say(f"virtual cluster {cluster_id}: {warning}")
     while look["state"] == "QUEUED":
         now: float = yield Now()
         reason = look["reason"]

@@ -37,9 +37,11 @@ class Has(TypedDict):
 
 
 class NodeStatus(TypedDict):
-    """A node with the labels and taints that hold now. ``outside`` is what work in no virtual cluster uses of it."""
+    """A node with the labels and taints that hold now. ``name`` is what ``ray start`` called it, often its address; ``outside``
+    is what work in no virtual cluster uses of it."""
 
     node_id: str
+    name: str
     address: str
     head: bool
     labels: dict[str, str]

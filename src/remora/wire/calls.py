@@ -263,25 +263,29 @@ class Enter(Call, frozen=True):
 
 
 class FindNode(Call, frozen=True):
-    """Find a node by its id, a beginning of its id, or its address. Answered with its id."""
+    """Find a node by its id, a beginning of its id, or its address; by ``word`` if it is any of them, or its name. Answered
+    with its id."""
 
     node_id: str | None
     address: str | None
+    word: str | None = None
 
 
 class LabelNode(Call, frozen=True):
-    """Set and drop labels of a node. ``ask``: what was done for it already is not done again, when others changed it since."""
+    """Set and drop labels of a node. ``ask``: what was done for it already is not done again, when others changed it since.
+    ``only_if``: what is dropped has to have these values; nothing is done unless all can be."""
 
     node_id: str
     set_: Pairs
     drop: list[str]
     ask: str = ""
     by: By | None = None
+    only_if: Pairs = ()
 
 
 class TaintNode(Call, frozen=True):
     """Set and drop taints of a node. Answered when nothing that does not tolerate them can start there any more.
-    ``ask`` as for ``LabelNode``. ``only_if``: where one of these keys has another value nothing is done."""
+    ``ask`` and ``only_if`` as for ``LabelNode``."""
 
     node_id: str
     set_: Pairs

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from remora.errors import InvalidStrategyError
 from remora.model.groups import Bundle, GroupRequest, parse_group
-from remora.model.labels import Labels, as_label_value, parse_workload_labels
+from remora.model.labels import ACTOR_ID, Labels, as_label_value, parse_workload_labels
 from remora.model.requests import NodeClass, Request, parse_fallbacks
 from remora.model.resources import EMPTY, Resources
 from remora.model.selectors import LabelMatchExpression, LabelSelector
 from remora.model.spreading import SpreadSchedulingStrategy, parse_spreads
-from remora.model.strategies import Placement, parse_strategies
+from remora.model.strategies import Affinity, Placement, parse_strategies
 from remora.model.taints import Tolerations, rare_taints
 from remora.wire.asks import Ask
 from remora.wire.classes import ClassSpec
 
 NEW_OPTIONS = ("tolerations", "labels", "node_labels", "affinity")
 """The options that Ray does not know; ``label_selector`` and ``fallback_strategy`` it knows, with fewer spellings."""
+
+_ACTOR_DIGITS = 32
+_HEX = frozenset("0123456789abcdef")
 
 
 MADE_FROM = "remora.io/made-from"
@@ -144,6 +148,22 @@ def _selector(options: Mapping[str, Any], defaults: Defaults, *, pinned: bool) -
         return LabelSelector() if pinned else defaults.label_selector
     selector = LabelSelector(given[0])
     return selector.also(LabelSelector(given[1]).terms) if len(given) > 1 else selector
+
+
+def check_handles(affinities: Iterable[Affinity]) -> None:
+    """Raise for affinity to a string that is no actor's id: it would wait for ever, for nobody."""
+    for affinity in affinities:
+        for term in affinity.expressions:
+            wrong = [each for each in term.values if not _is_actor_id(each)] if term.key == ACTOR_ID else []
+            if wrong:
+                raise InvalidStrategyError(
+                    f"affinity to {wrong[0]!r}: that is no actor's id, which has {_ACTOR_DIGITS} hexadecimal digits; give the "
+                    f"handle, for example affinity([ray.get_actor({wrong[0]!r})])"
+                )
+
+
+def _is_actor_id(text: str) -> bool:
+    return len(text) == _ACTOR_DIGITS and set(text) <= _HEX
 
 
 def _hard(terms: tuple[LabelMatchExpression, ...]) -> tuple[LabelMatchExpression, ...]:

@@ -210,6 +210,7 @@ def test_the_refusals_in_singular_and_plural(count):
     gone = c.submit("actor", name="gone")
     c.finish(gone)
     want = f"0/{count} nodes fit: {count} {'does' if one else 'do'} not host the actor gone"
+    want += "; the actor gone is placed nowhere"
     assert reason(affinity("gone", False)) == want
 
 

@@ -209,7 +209,6 @@ CALLS = {
     "create_virtual_cluster: a fixed node larger than any": create(
         VirtualCluster(fixed_size_nodes=[FixedSizeNodes([FixedSizeNode({"GPU": 2})])])
     ),
-    "create_virtual_cluster: only on a tainted node": create(VirtualCluster({"GPU": 1})),
     "create_virtual_cluster: larger than its parent": lambda w: w.c.create_virtual_cluster(VirtualCluster({"CPU": 3}), w.vc),
     "create_virtual_cluster: no JSON": create("{"),
     "create_virtual_cluster: an unknown field": create({"cpu": 1}),

@@ -221,7 +221,7 @@ def test_a_full_virtual_cluster_says_what_it_has():
     vc = c.create_virtual_cluster(VirtualCluster(flexible_resource_min={"CPU": 2}, flexible_resource_max={"CPU": 2}))
     c.submit("task", resources={"CPU": 2}, virtual_cluster=vc)
     w = c.submit("task", resources={"CPU": 1}, virtual_cluster=vc)
-    assert w.reason == f"0/2 nodes open to {vc.cluster_id} fit: 2 lack 1 CPU; it has 2 of at most 2 CPU"
+    assert w.reason == f"0/2 nodes open to {vc.cluster_id} fit: 2 are closed as {vc.cluster_id} has 2 of at most 2 CPU"
     assert w.suggestions == [f"free 1 CPU in {vc.cluster_id}"]
     assert w.explain().case == "resources"
 

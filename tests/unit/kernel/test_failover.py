@@ -57,7 +57,7 @@ def test_the_target_is_not_placed_yet():
     target = c.submit("actor", name="target", resources={"CPU": 1})
     follower = c.submit("actor", scheduling_strategy=actor_affinity(affinity(target, False)), resources={})
     assert (target.state, follower.state) == ("PENDING", "PENDING")
-    assert follower.reason == "0/1 nodes fit: 1 does not host the actor target"
+    assert follower.reason == ("0/1 nodes fit: 1 does not host the actor target; the actor target is placed nowhere")
     c.finish(full)
     assert (target.node, follower.node) == ("n1", "n1")
 

@@ -96,6 +96,6 @@ def test_the_reason_is_about_the_choice_that_is_waited_for():
     c = make_cluster(zone("b"))
     c.submit("task", resources={"CPU": 4})
     w = c.submit("task", resources={"CPU": 1}, **prefer("a", "b"))
-    assert w.reason == "0/1 nodes fit: 1 lacks 1 CPU"
+    assert w.reason == "0/1 nodes fit the fallback zone=b: 1 lacks 1 CPU"
     none = c.submit("task", resources={"CPU": 1}, **prefer("x", "y"))
-    assert none.reason == "0/1 nodes fit: 1 does not match zone=x"
+    assert none.reason == "0/1 nodes fit: 1 does not match zone=x; nor the fallback zone=y: 1 does not match zone=y"

@@ -84,7 +84,7 @@ def test_a_minimum_that_can_never_fit_is_refused():
 
 def test_a_fixed_node_that_no_node_holds_is_refused():
     c = make_cluster(make_nodes(2))
-    with pytest.raises(InvalidVirtualClusterError, match="or for smaller fixed-size nodes"):
+    with pytest.raises(InvalidVirtualClusterError, match="no node has 5 CPU by itself; ask for smaller fixed-size nodes"):
         c.create_virtual_cluster(fixed({"CPU": 5}))
 
 

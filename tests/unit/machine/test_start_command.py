@@ -47,7 +47,7 @@ def test_help_is_ours_and_names_ray_start(started: list[list[str]]) -> None:
 
 MISTAKES = {
     "a bad label": (["start", "--head", "--labels", "zone"], "'zone' is not key=value"),
-    "a bad taint": (["start", "--head", "--taints", "{gpu_node:true}"], "is not JSON"),
+    "a bad taint": (["start", "--head", "--taints", "{gpu_node:true"], "is not JSON"),
     "no such file": (["start", "--labels-file", "/none.yaml"], "cannot be read"),
     "rare without a head": (["start", "--address=h:1", "--rare-resource-isolation=gpu"], "by its head"),
     "no such nodes": (["up", "--nodes", "/none.yaml"], "cannot be read"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remora.errors import InvalidInputError, InvalidLabelError, InvalidTaintError
-from remora.machine.written import isolation_of, labels_in_file, labels_of, taints_of
+from remora.machine.written import isolation_of, labels_in_file, labels_of, plain_taints_of, taints_of
 
 LABELS = {
     "pairs": (["zone=a,tier=spot"], {"zone": "a", "tier": "spot"}),
@@ -32,7 +32,7 @@ BAD_LABELS = {
     "a bad key": ("-zone=a", "bad name '-zone'"),
     "a bad value": ("zone=a=b", "contains '='"),
     "half a JSON": ('{"zone":', "is not JSON"),
-    "JSON without quotes": ("{zone:a}", "a shell takes double quotes away"),
+    "JSON without quotes": ("{zone:a", "a shell takes double quotes away"),
     "a JSON list": ('["zone"]', "not a JSON object"),
     "a number": ('{"zone": 1}', "label value 1 is a int"),
     "a key twice": ("zone=a,zone=b", "'zone' stands there twice"),
@@ -55,6 +55,13 @@ def test_a_bad_label_is_refused_with_an_example(name: str) -> None:
 def test_a_taint_becomes_the_label_that_carries_it() -> None:
     want = {"taint.remora.io/gpu_node": "true", "a.b.taint.remora.io/c": "d"}
     assert taints_of(['{"gpu_node":"true"}', "a.b/c=d"]) == want
+
+
+def test_what_a_shell_leaves_of_json_is_read_as_it_was_meant() -> None:
+    assert taints_of(["{gpu_node:true, k:}"]) == {"taint.remora.io/gpu_node": "true", "taint.remora.io/k": ""}
+    assert plain_taints_of(["{gpu_node:true}"], "--append") == {"gpu_node": "true"}
+    with pytest.raises(InvalidTaintError, match=r"--append '\{\}' names no taint; for example --append gpu_node=true"):
+        plain_taints_of(["{}"], "--append")
 
 
 def test_a_bad_taint_is_refused_as_a_taint() -> None:

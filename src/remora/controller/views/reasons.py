@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from remora.controller.clusters.records import Record
 from remora.controller.controller import Controller
-from remora.controller.leases.lease_table import Lease, wants
+from remora.controller.leases.lease_table import Lease, handles, wants
 from remora.controller.picture import real
 from remora.controller.scaling.waits import work_key
 from remora.controller.views.machine_words import suggestions_for, with_machines
@@ -20,6 +21,7 @@ from remora.kernel.provisioning.demands import key_of_work
 from remora.kernel.rules import Query
 from remora.kernel.state.workloads import Group
 from remora.model.groups import Bundle, GroupRequest
+from remora.model.ids import short_id
 from remora.model.requests import Request
 from remora.model.resources import show_amounts
 from remora.model.strategies import TASK
@@ -117,10 +119,26 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
         return _row(
             asked, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
         )
-    why = controller.scheduler.explain(lease.workload)
+    why = _with_the_ended(controller, lease, controller.scheduler.explain(lease.workload))
     key = key_of_work(lease.workload, controller.scaling.keys)
     more = suggestions_for(controller, key)
     return _row(asked, with_machines(controller, why, key), busy=why.case in (RESOURCES, FITS), more=more)
+
+
+def _with_the_ended(controller: Controller, lease: Lease, why: Explanation) -> Explanation:
+    """Return why an actor waits; where it is to be near to one that has ended, that is said: it will wait for ever."""
+    leases = controller.leases
+    near = (actor_id for term in handles(lease.ask.request) if term.positive for actor_id in term.values)
+    ended = [
+        short_id(each)
+        for each in near
+        if each not in leases.actors and each not in leases.by_actor and each not in leases.bystanders
+    ]
+    if not ended:
+        return why
+    if why.reason.endswith("is placed nowhere"):
+        return replace(why, reason=f"{why.reason}: it has ended")
+    return replace(why, reason=f"{why.reason}; the actor {' and '.join(ended)} has ended")
 
 
 def _why_in_cluster(controller: Controller, record: Record) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def node_row(controller: Controller, view: NodeView) -> dict[str, Any]:
     outside = controller.use.outside(node.number)
     return {
         "node_id": node_id,
+        "name": view.name,
         "address": view.address,
         "head": view.is_head,
         "labels": {key: value for key, value in sorted(node.labels.items()) if key != "ray.io/node-id"},
@@ -54,7 +55,12 @@ def node_row(controller: Controller, view: NodeView) -> dict[str, Any]:
 
 
 def _waiting(controller: Controller) -> list[dict[str, Any]]:
-    return [waiting_row(controller, demand) for demand in controller.picture.demands]
+    """What waits alike is one row: each actor with affinity asks for a token of its own, and is a demand of its own."""
+    rows: dict[str, dict[str, Any]] = {}
+    for demand in controller.picture.demands:
+        row = {**waiting_row(controller, demand), "count": 0}
+        rows.setdefault(repr(row), row)["count"] += demand.count
+    return list(rows.values())
 
 
 def waiting_row(controller: Controller, demand: Demand) -> dict[str, Any]:

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Any
 
-from remora.kernel.placing.placement import feasible
+from remora.kernel.placing.amend import amend
+from remora.kernel.placing.placement import decide, feasible
 from remora.kernel.rules import ALL, Change, Query, Screen
+from remora.kernel.rules.affinity import nobody
 from remora.kernel.rules.capacity import FREE, TOTAL
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.domains import domains_of, in_any_domain, in_domain
@@ -55,7 +58,12 @@ class Suggestion:
 
     @property
     def text(self) -> str:
-        return " and ".join(change.text for change in self.changes)
+        """Nodes that are alike are counted: ``add 2 nodes with 1 CPU``."""
+        texts = Counter(change.text for change in self.changes)
+        return " and ".join(
+            text.replace("add a node", f"add {count} nodes", 1) if count > 1 and text.startswith("add a node") else text
+            for text, count in texts.items()
+        )
 
     def __str__(self) -> str:
         return self.text
@@ -86,20 +94,70 @@ class Explanation:
 
 
 def explain(cluster: Cluster, request: Request, labels: Labels = (), workload_id: str = "") -> Explanation:
-    """Return why a request on the physical cluster waits now, by the choice that ``decide`` waits for."""
+    """Return why a request on the physical cluster waits now: by the choice that ``decide`` waits for; where none could ever be
+    held, by all of them."""
     queries = [Query(request, choice, labels, workload_id) for choice in request.choices]
-    query = next((query for query in queries if feasible(cluster, query)), queries[0])
-    screens = [screen for rule in ALL for screen in rule.screens(cluster, query)]
+    waits_for = next((index for index, query in enumerate(queries) if feasible(cluster, query)), None)
+    query = queries[waits_for or 0]
+    screens = _screens(cluster, query)
     refusals = count_refusals(cluster, screens, cluster.nodes.alive)
     total = len(cluster.nodes.by_id)
     if fitting(total, refusals):
         return about_to_start(total, "nodes", refusals)
+    what = f"nodes fit the fallback {_choice(query.choice)}" if waits_for else "nodes fit"
+    hosts_none = sum(refusal.count for refusal in refusals if refusal.rule == "affinity")
+    absent = nobody(cluster, query, with_labels=hosts_none < total) if total else ""  # of all nodes it is said already
+    others = queries[1:] if waits_for is None else []
+    parts = [sentence(total, what, refusals), absent, *_fallbacks(cluster, others)]
     return Explanation(
-        reason=sentence(total, "nodes", refusals),
+        reason="; ".join(filter(None, parts)),
         refusals=refusals,
-        suggestions=_suggest(cluster, query, screens),
+        suggestions=_suggest(cluster, query, screens) if not others else _suggest_any(cluster, queries),
         case=case_of(screens, cluster.nodes.alive),
     )
+
+
+def _screens(cluster: Cluster, query: Query) -> list[Screen]:
+    return [screen for rule in ALL for screen in rule.screens(cluster, query)]
+
+
+def _fallbacks(cluster: Cluster, queries: list[Query]) -> list[str]:
+    """Return why each of the fallbacks is refused too."""
+    found = []
+    for query in queries[:_MOST_SUGGESTIONS]:
+        refusals = count_refusals(cluster, _screens(cluster, query), cluster.nodes.alive)
+        found.append(f"nor the fallback {_choice(query.choice)}: {', '.join(refusal.text for refusal in refusals)}")
+    more = len(queries) - len(found)
+    return [*found, *([f"nor {more} more fallbacks"] if more else [])]
+
+
+def _choice(choice: NodeClass) -> str:
+    """Return a choice as people wrote it."""
+    return str(choice.selector) if choice.selector.terms else "any node"
+
+
+def _suggest_any(cluster: Cluster, queries: list[Query]) -> tuple[Suggestion, ...]:
+    """Return what would help any of these choices, none of which could ever be held: the new node that needs least first, then
+    the shortest, each of the request's own changes tried out."""
+    nodes = [change for query in queries if (change := _new_node(query)) is not None]
+    least = min(nodes, key=lambda change: len(change.subject[1]), default=None)
+    found = [Suggestion((least,))] if least is not None else []
+    others = {
+        suggestion
+        for query in queries
+        for suggestion in _suggest(cluster, query, _screens(cluster, query))
+        if all(change.action != "add_node" for change in suggestion.changes) and _would_help(cluster, queries[0], suggestion)
+    }
+    found += sorted(others, key=lambda each: (len(each.changes), each.text))
+    return tuple(found[:_MOST_SUGGESTIONS])
+
+
+def _would_help(cluster: Cluster, query: Query, suggestion: Suggestion) -> bool:
+    """Return whether the request would be placed; a maybe where somebody else would have to make room first."""
+    if any(change.action == "free" for change in suggestion.changes):
+        return True
+    request, labels = amend(query.request, query.labels, suggestion.changes)
+    return decide(cluster, request, labels, query.workload_id) is not None
 
 
 def count_refusals(cluster: Cluster, screens: list[Screen], nodes: NodeSet) -> tuple[Refusal, ...]:
@@ -130,10 +188,10 @@ def domains_with(cluster: Cluster, screen: Screen, nodes: NodeSet) -> tuple[str,
 
 
 def sentence(total: int, what: str, refusals: tuple[Refusal, ...]) -> str:
-    """Return ``0/5 nodes fit: ...``; ``what`` is the plural."""
+    """Return ``0/5 nodes fit: ...``; ``what`` is the plural and the verb: ``nodes fit``."""
     if not total:
-        return f"there are no {what} yet"
-    return f"{fitting(total, refusals)}/{total} {what} fit: {', '.join(refusal.text for refusal in refusals)}"
+        return f"there are no {what.partition(' fit')[0]} yet"
+    return f"{fitting(total, refusals)}/{total} {what}: {', '.join(refusal.text for refusal in refusals)}"
 
 
 def fitting(total: int, refusals: tuple[Refusal, ...]) -> int:

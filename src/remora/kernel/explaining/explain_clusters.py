@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from remora.kernel.explaining.explain import (
     fitting,
     sentence,
 )
+from remora.kernel.explaining.never_fits import kept_out, taints_in_the_way
 from remora.kernel.placing import inside
 from remora.kernel.placing.amend import amend
 from remora.kernel.placing.placement import decide, feasible
@@ -37,7 +39,7 @@ from remora.kernel.state.virtual_labels import admits, labels_of, openings
 from remora.kernel.state.workloads import Host
 from remora.model.labels import Labels
 from remora.model.requests import NodeClass, Request
-from remora.model.resources import Resources, show_amount, show_amounts
+from remora.model.resources import Resources, show_amount, show_amounts, show_pair
 from remora.model.selectors import LabelSelector
 
 _MOST_SUGGESTIONS = 3
@@ -55,13 +57,13 @@ def explain_request(cluster: Cluster, request: Request, labels: Labels = (), wor
     places = list(_places(cluster, vcluster, query))
     refusals = _count_refusals(cluster, query, places)
     what = "nodes open to" if any(place.coming for place in places) else "virtual nodes of"
-    full = _full(vcluster, request.demand)
+    full = any(_full_of(vcluster, name, units) for name, units in request.demand.pairs)
     rules = {refusal.rule for refusal in refusals}
     near, short = bool(rules & {*COMPANY}), "share" in rules or not places
     if fitting(len(places), refusals) and not full:
         return about_to_start(len(places), f"{what} {vcluster.cluster_id}", refusals)
     return Explanation(
-        reason=sentence(len(places), f"{what} {vcluster.cluster_id}", refusals) + (f"; it has {full}" if full else ""),
+        reason=sentence(len(places), f"{what} {vcluster.cluster_id} fit", refusals),
         refusals=refusals,
         suggestions=_suggest_inside(cluster, vcluster, query, places),
         case=BOTH if near and short else AFFINITY if near else RESOURCES if short else NODES,
@@ -79,6 +81,10 @@ def explain_cluster(cluster: Cluster, vcluster: VCluster, position: int, ahead: 
     if parent is not None and parent.state != READY:
         return Explanation(f"{place}: its parent {where} is itself queued", case=RESOURCES)
     if not could_ever_reserve(cluster, vcluster):
+        taints = taints_in_the_way(cluster, vcluster)
+        if taints:
+            why = kept_out(cluster, vcluster, taints)
+            return replace(why, reason=f"{place}: {why.reason}")
         needed = show_amounts(vcluster.minimum())
         return Explanation(f"{place}: {where} can not hold {needed} as it is now, even when nothing else runs", case=RESOURCES)
     if ahead is not None:
@@ -89,9 +95,8 @@ def explain_cluster(cluster: Cluster, vcluster: VCluster, position: int, ahead: 
     for name, units in vcluster.minimum().pairs:
         free = _free(cluster, parent, name, allowed)
         if free < units:
-            missing = show_amount(units - free)
-            parts.append(f"{show_amount(units)} {name} needed, {show_amount(free)} free")
-            changes.append(Change("free", (where, name, units - free), f"free {missing} {name} in {where}"))
+            parts.append(f"{show_pair(name, units)} needed, {_show_free(name, free)} free")
+            changes.append(Change("free", (where, name, units - free), f"free {show_pair(name, units - free)} in {where}"))
     if parts:
         return Explanation(f"{place}: in {where} {' and '.join(parts)}", (), (Suggestion(tuple(changes)),), RESOURCES)
     found = f"{place}: in {where} {show_amounts(vcluster.minimum())} free"
@@ -174,7 +179,10 @@ def _first_refusal(cluster: Cluster, query: Query, screens: list[Screen], place:
             return screen.rule.name, repr(screen.subject), screen
     for name, units in query.request.demand.pairs:
         if shares.reach(cluster, place.host, name) < units:
-            return "share", f"lacks {show_amount(units)} {name}|lack {show_amount(units)} {name}", None
+            full = None if place.host.fixed else _full_of(place.host.cluster, name, units)
+            if full:
+                return "share", f"is closed as {full}|are closed as {full}", None
+            return "share", f"lacks {show_pair(name, units)}|lack {show_pair(name, units)}", None
     what = f"{show_amounts(query.request.demand)} at once"
     return "share", f"lacks {what}|lack {what}", None
 
@@ -208,22 +216,26 @@ def _make_room(vcluster: VCluster, query: Query, places: list[_Place]) -> tuple[
         limit = vcluster.spec.limit(name)
         largest = max((place.host.fixed.total.get(name, 0) for place in places if place.host.fixed), default=0)
         if limit is not None and limit < units and largest < units:
-            text = f"raise the maximum of {where} to {show_amount(units)} {name}"
+            text = f"raise the maximum of {where} to {show_pair(name, units)}"
             raised.append(Change("raise_max", (where, name, units), text))
     if raised:
         return (Suggestion(tuple(raised)),)
     missing = [(name, units - vcluster.flex_idle(name)) for name, units in demand.pairs if units > vcluster.flex_idle(name)]
-    changes = tuple(Change("free", (where, *pair), f"free {show_amount(pair[1])} {pair[0]} in {where}") for pair in missing)
+    changes = tuple(Change("free", (where, *pair), f"free {show_pair(*pair)} in {where}") for pair in missing)
     return (Suggestion(changes),) if changes else ()
 
 
-def _full(vcluster: VCluster, demand: Resources) -> str:
-    """Return the limits that are in the way: ``4 of at most 4 CPU``."""
-    return " and ".join(
-        f"{show_amount(vcluster.flex_total.get(name, 0))} of at most {show_amount(limit)} {name}"
-        for name, units in demand.pairs
-        if (limit := vcluster.spec.limit(name)) and limit - vcluster.flex_used.get(name, 0) < units
-    )
+def _full_of(vcluster: VCluster | None, name: str, units: int) -> str:
+    """Return the limit that is in the way: ``vc1 has 4 of at most 4 CPU``; empty where none is."""
+    limit = vcluster.spec.limit(name) if vcluster is not None else None
+    if vcluster is None or not limit or limit - vcluster.flex_used.get(name, 0) >= units:
+        return ""
+    has = show_amount(vcluster.flex_total.get(name, 0))
+    return f"{vcluster.cluster_id} has {has} of at most {show_amount(limit)} {name}"
+
+
+def _show_free(name: str, units: int) -> str:
+    return show_pair(name, units).removesuffix(f" {name}")
 
 
 def _free(cluster: Cluster, parent: VCluster | None, name: str, allowed: NodeSet) -> int:

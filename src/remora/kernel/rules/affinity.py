@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from remora.kernel.rules.base import Change, Query, Screen, outside, verb, where
 from remora.kernel.state.domains import around, in_any_domain
 from remora.kernel.state.node_sets import NodeSet, without
+from remora.model.ids import short_id
 from remora.model.labels import ACTOR_ID
 from remora.model.requests import Request
 from remora.model.selectors import LabelMatchExpression
@@ -79,10 +80,26 @@ class AffinityRule:
         return (Change("drop_affinity", (owner, terms), f"drop the {toward} to {whom}"),)
 
 
+def nobody(cluster: Cluster, query: Query, *, with_labels: bool) -> str:
+    """Return whom a query wants to be near to and is placed nowhere at all, those that are named by labels too or only those
+    named by a handle; empty where there is none."""
+    found = []
+    for affinity in query.request.affinities:
+        terms = [term for term in affinity.hard if term.positive]
+        near = [_holders(cluster, affinity.owner, query.request.namespace, term) for term in terms]
+        absent = terms if not affinity.any_of else terms if len(terms) == len(affinity.hard) and not any(near) else []
+        for term, nodes in zip(terms, near, strict=True):
+            if term in absent and not nodes and (with_labels or term.key == ACTOR_ID):
+                found.append(_what(term) if term.key == ACTOR_ID else f"no {affinity.owner} with {_what(term)}")
+    some = " and ".join(dict.fromkeys(found))
+    where = "anywhere" if some.startswith("no ") else "nowhere"
+    return f"{some} is placed {where}" if some else ""
+
+
 def _what(term: LabelMatchExpression) -> str:
     """Return the labels that an expression names, whether it wants or refuses them."""
     if term.key == ACTOR_ID:
-        return f"the actor {' or '.join(term.values)}"
+        return f"the actor {' or '.join(map(short_id, term.values))}"
     return f"{term.key} in ({', '.join(term.values)})" if term.takes_values else f"any {term.key}"
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from remora.kernel.rules.base import Change, Query, Screen, verb
 from remora.kernel.state.node_sets import NodeSet, without
-from remora.model.resources import Resources, show_amount
+from remora.model.ids import short_id
+from remora.model.resources import Resources, show_pair
 
 if TYPE_CHECKING:
     from remora.kernel.state.cluster import Cluster
@@ -35,8 +36,8 @@ class CapacityRule:
     def refusal(self, subject: Any, count: int, domains: tuple[str, ...] = ()) -> str:
         kind, name, units = subject
         if kind == TOTAL:
-            return f"{verb(count, 'is', 'are')} too small for {show_amount(units)} {name}"
-        return f"{verb(count, 'lacks', 'lack')} {show_amount(units)} {name}"
+            return f"{verb(count, 'is', 'are')} too small for {show_pair(name, units)}"
+        return f"{verb(count, 'lacks', 'lack')} {show_pair(name, units)}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
         kind, name, units = subject
@@ -51,8 +52,8 @@ class CapacityRule:
 
 
 def _free(node_id: str, name: str, units: int) -> Change:
-    return Change("free", (node_id, name, units), f"free {show_amount(units)} {name} on {node_id}")
+    return Change("free", (node_id, name, units), f"free {show_pair(name, units)} on {short_id(node_id)}")
 
 
 def _reduce(name: str, units: int) -> Change:
-    return Change("reduce", (name, units), f"ask for at most {show_amount(units)} {name}" if units else f"ask for no {name}")
+    return Change("reduce", (name, units), f"ask for at most {show_pair(name, units)}" if units else f"ask for no {name}")

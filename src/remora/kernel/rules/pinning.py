@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from remora.kernel.rules.base import Change, Query, Screen, verb
 from remora.kernel.state.node_sets import NodeSet
+from remora.model.ids import short_id
 
 if TYPE_CHECKING:
     from remora.kernel.state.cluster import Cluster
@@ -25,10 +26,10 @@ class PinRule:
             yield _nodes(cluster, query.request.wished_node)
 
     def refusal(self, subject: Any, count: int, domains: tuple[str, ...] = ()) -> str:
-        return f"{verb(count, 'is', 'are')} not the node {subject}"
+        return f"{verb(count, 'is', 'are')} not the node {short_id(subject)}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
-        return (Change("drop_pin", subject, f"drop the node affinity to {subject}"),)
+        return (Change("drop_pin", subject, f"drop the node affinity to {short_id(subject)}"),)
 
 
 def _nodes(cluster: Cluster, node_id: str) -> NodeSet:

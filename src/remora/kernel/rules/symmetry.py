@@ -9,6 +9,7 @@ from remora.kernel.rules.base import Change, Query, Screen, verb, where
 from remora.kernel.state.cluster import ANY_VALUE
 from remora.kernel.state.domains import around, in_any_domain
 from remora.kernel.state.node_sets import NodeSet
+from remora.model.ids import short_id
 from remora.model.labels import ACTOR_ID
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class SymmetryRule:
         key, value, topology = subject
         if domains:
             hosts = "hosts" if len(domains) == 1 else "host"
-            return f"{where(count, topology, domains)} {hosts} something that keeps away {key}={value}"
-        return f"{verb(count, 'hosts', 'host')} something that keeps away {key}={value}"
+            return f"{where(count, topology, domains)} {hosts} something that keeps away {key}={short_id(value)}"
+        return f"{verb(count, 'hosts', 'host')} something that keeps away {key}={short_id(value)}"
 
     def remedy(self, cluster: Cluster, query: Query, subject: Any, number: int) -> tuple[Change, ...]:
         key, value, _ = subject

@@ -13,6 +13,7 @@ from remora.errors import UnknownNameError
 from remora.kernel.state.node_sets import NodeSet
 from remora.kernel.state.workloads import Host
 from remora.model.groups import GroupRequest
+from remora.model.labels import Labels
 from remora.model.resources import Resources
 from remora.model.taints import Tolerations
 from remora.model.virtual_clusters import VCLUSTER_LABEL, VNODE_LABEL, FixedSizeNode, VirtualCluster
@@ -87,6 +88,7 @@ class VCluster:
         self.idle: set[int] = set()
         self.emptied: set[int] = set()  # flexible nodes that gave everything back and wait to be dropped
         self.layout = 0  # goes up whenever a fixed-size node is made or lost
+        self.kept_out_by: tuple[Any, Labels] | None = None  # kept by never_fits, likewise
         self.ever_fits: tuple[Any, bool] | None = None  # kept by what_if, with what it depends on
         self.closing = False  # nobody may count on it any more: what is lost is not made again
         self.inconclusive = False  # the last search for room gave up before it had seen everything

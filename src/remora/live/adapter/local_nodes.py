@@ -8,8 +8,7 @@ from ray._raylet import Config, GcsClient
 from ray.exceptions import RpcError
 
 from remora.live.adapter.node_messages import living_name
-from remora.machine.local_ray import AUTH_MODE
-from remora.machine.state import auth_at
+from remora.machine.state import AUTH_MODE, auth_at
 
 
 def living_nodes(address: str) -> dict[str, str]:

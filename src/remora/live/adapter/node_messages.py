@@ -33,6 +33,7 @@ class Node(NamedTuple):
     resources: dict[str, float]
     is_head: bool
     node_type: str = ""
+    name: str = ""
 
 
 def infos_of(node_ids: Iterable[bytes]) -> bytes:
@@ -51,6 +52,7 @@ def nodes(reply: bytes) -> dict[bytes, Node]:
             dict(info.resources_total),
             info.is_head_node,
             "" if info.is_head_node else info.node_type_name,
+            info.node_name,
         )
         for info in found.node_info_list
     }

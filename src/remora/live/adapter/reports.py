@@ -88,6 +88,7 @@ def _view(node_id: bytes, node: Node, said: Any) -> NodeView:
         node.is_head,
         node.node_type,
         node_messages.is_draining(said),
+        node.name,
     )
 
 

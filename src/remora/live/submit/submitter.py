@@ -22,7 +22,7 @@ from remora.live.submit.wait_warnings import Waiting
 from remora.model.taints import rare_taints
 from remora.wire.calls import EnsureClass, GetWaiting, Hint, RequestShares, WantShares
 from remora.wire.classes import ClassSpec
-from remora.wire.rewrite import NEW_OPTIONS, Defaults, Rewritten, is_ours, rewrite
+from remora.wire.rewrite import NEW_OPTIONS, Defaults, Rewritten, check_handles, is_ours, rewrite
 from remora.wire.shapes import names_in
 from remora.wire.timing import HEARD_SECONDS, MENTION_SECONDS, SHARES_SECONDS
 from remora.wire.tokens import TAKEN, TASKS
@@ -63,6 +63,7 @@ class Submitter:
         found = self._known.get(key)
         if found is None:
             found = rewrite(options, self.defaults, resources)
+            check_handles(found.placement.affinities)
             if len(self._known) < _MOST_KEPT and _lasts(key):
                 self._known[key] = found
         return found

@@ -8,6 +8,7 @@ from tests.unit.controller.worlds import World
 from remora import FixedSizeNode, FixedSizeNodes
 from remora.errors import InvalidVirtualClusterError
 from remora.port.contract import ENDED
+from remora.wire import calls
 
 
 def test_the_minimum_is_reserved_at_once(world: World) -> None:
@@ -123,3 +124,21 @@ def test_an_inner_one_that_was_never_used_goes_with_the_outer_one(world: World) 
     world.create(parent=outer, flexible_resource_min={"CPU": 2})
     world.close(outer, unused=True)
     assert not world.clusters()
+
+
+def test_a_maximum_of_a_resource_that_no_node_has_is_warned_of(world: World) -> None:
+    world.job("j1")
+    said = world.ask(world.creation(flexible_resource_max={"cpu": 1, "CPU": 4, "custom": 1}))["warnings"]
+    assert said == ["no node has cpu, so its maximum limits nothing: did you mean CPU?"]
+
+
+def test_what_only_a_taint_keeps_out_is_queued(world: World) -> None:
+    for name in ("n1", "n2"):
+        world.ask(calls.TaintNode(name, (("maintenance", "today"),), []))
+    vc = world.create(flexible_resource_min={"CPU": 6})
+    assert world.state(vc) == "QUEUED"
+    assert "only with the 2 nodes that have the untolerated taint maintenance=today" in world.look(vc)["reason"]
+    for name in ("n1", "n2"):
+        world.ask(calls.TaintNode(name, (), ["maintenance"]))
+    world.later(0.1)
+    assert world.state(vc) == "READY"

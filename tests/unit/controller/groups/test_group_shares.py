@@ -25,7 +25,7 @@ def test_a_group_grows_its_cluster_up_to_its_maximum_and_not_beyond(world: World
     assert world.offer(vc, {"CPU": 2}, ask="first").share_id is not None
     second = world.offer(vc, {"CPU": 2}, ask="second")
     assert second.share_id is None
-    assert "2 lack 2 CPU; it has 2 of at most 3 CPU" in second.reason
+    assert "2 are closed as vc1 has 2 of at most 3 CPU" in second.reason
     assert world.offer(vc, {"CPU": 1}, ask="third").share_id is not None
 
 
