@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.controller.leased import JOB_ID, LONELY, LeasedWorld, spec, wanted, wanted_task
 
+from remora.controller.clusters import growing
+from remora.controller.clusters.admission import Admission
 from remora.controller.leases.lease_tokens import LeaseTokens
 from remora.controller.leases.leases import Leases
 from remora.controller.tokens import class_tokens
@@ -246,6 +248,34 @@ def test_a_virtual_cluster_that_cannot_be_tended_stops_no_other(world: LeasedWor
     world.pass_time(60)
     assert world.free(bad) == 0
     assert world.failures() == {}
+
+
+def test_a_minimum_of_which_it_cannot_be_said_who_has_it_stops_no_other(world: LeasedWorld, monkeypatch: pytest.MonkeyPatch):
+    greedy = world.create(flexible_resource_max={"CPU": 12})
+    world.want(greedy, 12)
+    for node_id, amount in world.tokens(greedy).items():
+        for _ in range(int(amount)):
+            world.run(greedy, node_id)
+    bad, good = (world.create(flexible_resource_min={"CPU": 4}) for _ in range(2))
+    with monkeypatch.context() as patch:
+        broken(patch, growing, "reclaim", lambda _, vcluster, *__: vcluster.cluster_id == bad)
+        world.later(1)
+        assert world.failures() == {("virtual cluster", bad): "BadLuckError: reclaim failed"}
+        assert any(greedy in world.fence(node_id) for node_id in ("n1", "n2", "n3"))
+    assert world.state(good) == "QUEUED"
+
+
+def test_a_worker_that_cannot_be_admitted_stops_no_other(world: LeasedWorld, monkeypatch: pytest.MonkeyPatch):
+    cluster_id = world.create(flexible_resource_min={"CPU": 4}, flexible_resource_max={"CPU": 4})
+    (node_id, *_) = world.tokens(cluster_id)
+    for worker_id in ("bad", "good"):
+        world.run(cluster_id, node_id)
+        world.lend(worker_id, cluster_id, node_id)
+    with monkeypatch.context() as patch:
+        broken(patch, Admission, "_may_go_on", lambda _, waiter, *__: waiter.worker_id == "bad")
+        answers = [world.reclaim(worker_id, cluster_id, node_id) for worker_id in ("bad", "good")]
+        assert answers == [None, "go"]
+        assert world.failures() == {("worker", "bad"): "BadLuckError: _may_go_on failed"}
 
 
 def test_a_virtual_cluster_that_cannot_be_reserved_stops_no_other_that_is_queued(

@@ -96,12 +96,13 @@ class Admission:
         is out of them is known in a moment.
         """
         for waiter in self._lending.line():
-            is_returning, is_known = waiter.kind is Kind.RETURNING, waiter.cluster_id not in changing
-            goes_on = is_known and (self._may_go_on(waiter, room) if is_returning else self._may_start(waiter, room))
-            if goes_on or is_returning:  # who has begun already goes on before anybody else gets anything
-                room.use(waiter.node_id, waiter.cluster_id, waiter.amounts)
-            if goes_on:
-                self._lending.admit(waiter.worker_id)
+            with self._context.aside.care_of("worker", waiter.worker_id, "admitting"):
+                is_returning, is_known = waiter.kind is Kind.RETURNING, waiter.cluster_id not in changing
+                goes_on = is_known and (self._may_go_on(waiter, room) if is_returning else self._may_start(waiter, room))
+                if goes_on or is_returning:  # who has begun already goes on before anybody else gets anything
+                    room.use(waiter.node_id, waiter.cluster_id, waiter.amounts)
+                if goes_on:
+                    self._lending.admit(waiter.worker_id)
         self._find_overdrawn(room, changing)
         self._tell()
 

@@ -38,6 +38,7 @@ QUIET_SECONDS = 3.0
 """What waits is reported once a second: when none was seen for this long, nothing is queued."""
 
 _REQUEST_SECONDS = 30.0
+_CLUSTER = "virtual cluster"
 
 
 class Growing:
@@ -125,21 +126,21 @@ class Growing:
         self._reclaim()
         self._lower()
         for spec, demand, count in _waiting_in_clusters(demands, classes):
-            with self._context.aside.care_of("virtual cluster", spec.cluster or "", "growing"):
+            with self._context.aside.care_of(_CLUSTER, spec.cluster or "", "growing"):
                 self.want(spec.cluster, [(spec, demand, count)])
         for cluster_id, (asked, until) in list(self._requests.items()):
             record = self._registry.records.get(cluster_id)
             if record is None or record.state == CLOSED or until < self._context.now():
                 del self._requests[cluster_id]
             else:
-                with self._context.aside.care_of("virtual cluster", cluster_id, "making room"):
+                with self._context.aside.care_of(_CLUSTER, cluster_id, "making room"):
                     self._fulfil(cluster_id, asked)
         self._grow_for_the_line()
         self._grow_for_starting()
         self._waited_in = {entry.cluster for entry in self._scheduler.waiting if isinstance(entry, Request)}
         for record in list(self._registry.records.values()):
             if record.group is None and record.cluster_id in self._registry.records:
-                with self._context.aside.care_of("virtual cluster", record.cluster_id):
+                with self._context.aside.care_of(_CLUSTER, record.cluster_id):
                     self._tend(record)
         if self._reclaimed:
             self._scheduler.settle()
@@ -196,8 +197,12 @@ class Growing:
         """Find out who has to use less for the first that would be helped by it: of those that lost a node, or of the queue."""
         owed = (*self._scheduler.degraded, *self._scheduler.queue)
         beyond = self._use.beyond_shares() if owed else {}
-        asked = (reclaim(self._cluster, vcluster, beyond) for vcluster in owed)
-        found = next((each for each in asked if each is not None), {})
+        found: dict[Place, Units] = {}
+        for vcluster in owed:
+            with self._context.aside.care_of(_CLUSTER, vcluster.cluster_id, "reclaiming"):
+                found = reclaim(self._cluster, vcluster, beyond) or {}
+            if found:
+                break
         for cluster_id, number in found.keys() - self._reclaimed.keys():
             what = f"{cluster_id or 'work in no virtual cluster'} on {self._cluster.nodes.at(number).node_id[:12]}"
             self._context.note("cluster", cluster_id or "", f"{what} starts nothing new: a minimum is owed to somebody else")
@@ -208,7 +213,7 @@ class Growing:
         self._lowered = {}
         for record in list(self._registry.records.values()):
             if record.goal:
-                with self._context.aside.care_of("virtual cluster", record.cluster_id, "lowering"):
+                with self._context.aside.care_of(_CLUSTER, record.cluster_id, "lowering"):
                     over = give_back_idle(self._cluster, record.vcluster, record.goal)
                     self._registry.lower(record)
                     self._lowered |= use_less(record.vcluster, over)
@@ -238,7 +243,8 @@ class Growing:
             if record is not None and waiter.amounts.pairs and waiter.node_id in self._cluster.nodes.by_id:
                 record.busy_at = self._context.now()  # or what is made for them would be taken back as idle
                 here = NodeClass(LabelSelector(), record.vcluster.tolerations, (), waiter.node_id)
-                self._grow(record, [((here,), waiter.amounts, 1)])
+                with self._context.aside.care_of(_CLUSTER, record.cluster_id, "growing for who waits"):
+                    self._grow(record, [((here,), waiter.amounts, 1)])
 
     def _grow_for_starting(self) -> None:
         """What was decided, and needs more to be placed than it holds while it lives, finds that much of its share: Ray's
@@ -250,7 +256,8 @@ class Growing:
             request = entry.request
             if record is not None and request.demand != request.resources and entry.live_since is None:
                 here = NodeClass(LabelSelector(), request.tolerations, (), entry.node_id)
-                self._grow(record, [((here,), request.demand, 1)])
+                with self._context.aside.care_of(_CLUSTER, record.cluster_id, "growing for what starts"):
+                    self._grow(record, [((here,), request.demand, 1)])
 
     def _grow(self, record: Record, wants: list[Want]) -> bool:
         before = record.vcluster.flex_total.copy()
