@@ -10,7 +10,7 @@ from remora.kernel.state.workloads import Workload
 from remora.model.labels import ACTOR_ID
 from remora.model.requests import Request
 from remora.model.selectors import LabelMatchExpression
-from remora.model.strategies import ACTOR
+from remora.model.strategies import ACTOR, TOGETHER
 from remora.wire.asks import Ask
 from remora.wire.timing import CLAIM_SECONDS
 
@@ -72,6 +72,7 @@ class LeaseTable:
         self._named: Counter[str] = Counter()
         self._by_slot: dict[str, Lease] = {}
         self._by_actor: dict[str, Lease] = {}
+        self._mates: dict[str, Lease] = {}
         self._by_question: dict[str, Lease] = {}
         self._over: dict[str, tuple[str, float]] = {}  # questions about what has ended: the slot that was the answer, and when
         self._by_worker: dict[str, set[str]] = {}  # tasks, by who asked for them
@@ -84,10 +85,17 @@ class LeaseTable:
     def by_actor(self) -> Mapping[str, Lease]:
         return self._by_actor
 
+    @property
+    def mates(self) -> Mapping[str, Lease]:
+        """Return those that move together with others of their domain, by slot."""
+        return self._mates
+
     def add(self, lease: Lease) -> None:
         assert lease.slot not in self._by_slot, lease.slot
         self._by_slot[lease.slot] = lease
         self._named.update(named_by(lease.ask.request))
+        if moves_within(lease.ask.request):
+            self._mates[lease.slot] = lease
 
     def asked(self, lease: Lease, question: str, worker_id: str) -> None:
         """Note which question a lease was the answer to, and who asked."""
@@ -103,6 +111,7 @@ class LeaseTable:
         while self._over and next(iter(self._over.values()))[1] < now - CLAIM_SECONDS:
             del self._over[next(iter(self._over))]
         del self._by_slot[lease.slot]
+        self._mates.pop(lease.slot, None)
         if self._by_actor.get(lease.actor_id) is lease:
             del self._by_actor[lease.actor_id]
         if lease.worker_id in self._by_worker:
@@ -169,6 +178,19 @@ def handles(request: Request) -> Iterator[LabelMatchExpression]:
     """Return the expressions that name actors by their handles."""
     for affinity in request.affinities:
         yield from (term for term in affinity.expressions if term.key == ACTOR_ID)
+
+
+def moves_within(request: Request) -> tuple[str, ...]:
+    """Return the labels of the domains in which work joins others to move together with them."""
+    return tuple(
+        dict.fromkeys(
+            term.topology
+            for affinity in request.affinities
+            if affinity.on_failover == TOGETHER
+            for term in affinity.hard
+            if term.positive and term.topology
+        )
+    )
 
 
 def named_by(request: Request) -> list[str]:

@@ -21,23 +21,31 @@ from remora.model.labels import Labels
 from remora.model.requests import Request
 
 
-def decide(cluster: Cluster, request: Request, labels: Labels = (), workload_id: str = "") -> Host | None:
-    """Return the host for a newcomer now; None when it has to wait. Reads only."""
+def decide(
+    cluster: Cluster, request: Request, labels: Labels = (), workload_id: str = "", within: NodeSet | None = None
+) -> Host | None:
+    """Return the host for a newcomer now; None when it has to wait. Reads only. ``within`` are the nodes that come into
+    question at all."""
     last = request.choices[-1]
     for choice in request.choices:
         query = Query(request, choice, labels, workload_id)
-        host = _decide(cluster, query)
+        host = _decide(cluster, query, within)
         if host is not None or choice is last or feasible(cluster, query):
             return host
     return None
 
 
-def _decide(cluster: Cluster, query: Query) -> Host | None:
+def _decide(cluster: Cluster, query: Query, within: NodeSet | None) -> Host | None:
     request = query.request
     if request.cluster is not None:
         vcluster = cluster.tree.get(request.cluster)
-        return inside.decide(cluster, vcluster, query, screened(cluster, query)) if vcluster.state == READY else None
+        if vcluster.state != READY:
+            return None
+        open_ = screened(cluster, query)
+        return inside.decide(cluster, vcluster, query, open_ if within is None else open_ & within)
     ready = eligible(cluster, query.choice) & cluster.available.at_least(request.demand)
+    if within is not None:
+        ready &= within
     if ready and (request.affinities or request.spreads or cluster.refusals):
         ready = _screen(cluster, query, ready)
     return Host(None, choose(cluster, query, ready), None) if ready else None
