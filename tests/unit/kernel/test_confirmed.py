@@ -421,6 +421,18 @@ def test_what_is_used_beyond_a_share_is_reclaimed_for_a_minimum_too():
     assert reclaim(s.cluster, owed, beyond) == beyond
 
 
+def test_what_was_promised_inside_of_a_borrower_is_not_reclaimed():
+    """It does not come back, and the borrower would be kept from starting anything for ever."""
+    s = scheduler(2, trims=False)
+    borrower = s.create_cluster(flexible(0, 2))
+    grow_for(s.cluster, borrower, [(asks(1, borrower).choices, cpus(1), 2)])
+    inner = s.create_cluster(flexible(1), borrower)
+    assert inner.state == "READY"
+    both, one = s.create_cluster(flexible(2)), s.create_cluster(flexible(1))
+    assert reclaim(s.cluster, both, {}) is None
+    assert reclaim(s.cluster, one, {}) == {(borrower.cluster_id, 0): {"CPU": 10_000}}
+
+
 def test_leaving_a_node_keeps_what_is_in_use_there():
     s = scheduler(4, trims=False)
     vc = s.create_cluster(VirtualCluster(fixed_size_nodes=fixed(1).fixed_size_nodes, flexible_resource_min={"CPU": 2}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remora.kernel.placing.reserving import could_reserve
+from remora.kernel.sharing.usage import own_total
 from remora.kernel.state import shares
 from remora.kernel.state.cluster import Cluster
 from remora.kernel.state.cluster_tree import READY, VCluster
@@ -43,12 +44,13 @@ def _siblings(cluster: Cluster, waiting: VCluster) -> list[VCluster]:
 
 
 def _excess(cluster: Cluster, borrower: VCluster, journal: shares.Journal) -> dict[Place, dict[str, int]]:
-    """Return what a sibling has above its minimum, from where it has most."""
+    """Return what a sibling has above its minimum, from where it has most. What it has given to those inside was promised to
+    them: it does not come back before they end."""
     asked: dict[Place, dict[str, int]] = {}
     for name, total in list(borrower.flex_total.items()):
         left = total - borrower.spec.flexible_resource_min.get(name, 0)
         for vnode in sorted(borrower.flex.values(), key=lambda vnode: -vnode.total.get(name, 0)):
-            part = min(left, vnode.total.get(name, 0))
+            part = min(left, own_total(vnode, name))
             if part > 0:
                 left -= part
                 shares.resize(vnode, name, -part, journal)
