@@ -1,16 +1,24 @@
-"""The way to the controller: what can wait goes with the next question, and what nothing is asked after goes by itself."""
+"""The way to the controller: what can wait goes with the next question, and what nothing is asked after goes by itself; one
+that does not answer is waited for with a bound, and that is said in our words."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayTaskError
 
+from remora.errors import ControllerAwayError, ControllerError
+from remora.live import link as link_module
 from remora.live.link import Link
 from remora.wire.calls import CloseCluster, GetStatus, GiveUp, Several, decode_call, encode_answer
+from remora.wire.timing import AWAY_SECONDS
 
 
 class Heard(Link):
@@ -90,3 +98,84 @@ def test_many_threads_say_everything_once(link: Heard) -> None:
         link.any.clear()
         link.any.wait(0.05)
     assert len(told()) == len(set(told())) == 200
+
+
+# Where it does not answer
+
+
+class Controller:
+    """What a question to it comes to, again and again. The last outcome stays."""
+
+    def __init__(self, name: str, *outcomes: Any) -> None:
+        self._actor_id = SimpleNamespace(hex=lambda: name)
+        self._outcomes = list(outcomes)
+        self.asked = 0
+
+    def outcome(self) -> Any:
+        self.asked += 1
+        return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+
+    @property
+    def ask(self) -> Any:
+        return SimpleNamespace(remote=lambda _: self)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Link]:
+    """A way to controllers that are found one after the other, in a time that passes by waiting only."""
+    now = [1000.0]
+
+    def wait(handle: Any, reference: Any) -> bytes:
+        now[0] += 1.0
+        found = reference.outcome()
+        if isinstance(found, Exception):
+            raise found
+        return encode_answer(found)
+
+    def made(*controllers: Any) -> Link:
+        made = Link()
+        monkeypatch.setattr(made, "find", lambda *, anew=False: controllers[-1 if anew else 0])
+        return made
+
+    monkeypatch.setattr(link_module, "_wait", wait)
+    monkeypatch.setattr(link_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None))
+    monkeypatch.setattr(link_module, "quiet", contextlib.nullcontext)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    return made
+
+
+def test_where_there_is_none_that_is_said_at_once(away: Any) -> None:
+    with pytest.raises(ControllerAwayError, match="there is no controller in this cluster"):
+        away(None).ask(GetStatus())
+
+
+def test_one_that_is_being_restarted_is_asked_again(away: Any) -> None:
+    restarting = Controller("a", unavailable(), unavailable(), "an answer")
+    assert away(restarting).ask(GetStatus()) == "an answer"
+
+
+def test_one_that_does_not_come_back_is_not_waited_for_for_ever(away: Any) -> None:
+    gone = Controller("a", unavailable())
+    with pytest.raises(ControllerAwayError, match="has not answered for"):
+        away(gone).ask(GetStatus())
+    assert gone.asked <= AWAY_SECONDS + 2
+
+
+def test_one_that_was_shut_down_and_started_anew_is_found(away: Any) -> None:
+    dead = Controller("a", ActorDiedError())
+    assert away(dead, Controller("b", "an answer")).ask(GetStatus()) == "an answer"
+    with pytest.raises(ControllerAwayError):
+        away(dead).ask(GetStatus())
+
+
+@pytest.mark.parametrize("error", [RayTaskError("ask", "its traceback", ValueError("inside")), ObjectLostError("", None, "")])
+def test_what_ray_says_of_it_is_an_error_of_ours_without_its_traceback(away: Any, error: Exception) -> None:
+    with pytest.raises(ControllerError) as raised:
+        away(Controller("a", error)).ask(GetStatus())
+    assert "its traceback" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+
+
+def unavailable() -> ActorUnavailableError:
+    return ActorUnavailableError("it restarts", b"1" * 16)
