@@ -9,6 +9,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from remora.live.adapter import labels_now, unpatched
 from remora.live.clusters import scopes
+from remora.live.submit import library_fixes
 from remora.live.submit.submitter import Submitter
 from remora.live.submit.tickets import FREE, STOCK, Ticket
 from remora.wire.keys import Overrides
@@ -35,6 +36,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scopes, "peek", lambda: "vc1")
+    monkeypatch.setattr(library_fixes, "is_next_to_us", lambda strategy: strategy.node_id == WORKER)
 
 
 def at(node_id: str, **more: Any) -> NodeAffinitySchedulingStrategy:
@@ -96,6 +98,7 @@ def test_what_takes_nothing_runs_where_it_was_pinned_in_a_virtual_cluster(inside
         assert (ticket, strategy.node_id, strategy.soft) == (FREE, HEAD, False)
         assert ticketed(num_cpus=1, **options)[0] is not FREE
     assert ticketed(num_cpus=0, label_selector={"ray.io/node-id": TAINTED})[0] not in (FREE, STOCK)
+    assert ticketed(num_cpus=0, scheduling_strategy=at(WORKER))[1].soft  # an actor beside its driver
 
 
 def test_labels_and_taints_hold_as_they_are_now() -> None:

@@ -2,8 +2,7 @@
 
 Ray Data and Train keep one named, detached actor for each Ray cluster that knows its nodes and asks its autoscaler for more.
 The name would lead from one virtual cluster into another; so each has one of its own, which ends with its job. And they pin
-actors without any resources to the node of their driver or, as Serve does, to the head, which may be none of the cluster's:
-those run there without a token.
+actors without any resources to the node of their driver, which may be none of the cluster's.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ def actor_options(options: dict[str, Any], cluster_id: str) -> dict[str, Any]:
     return options
 
 
+def is_next_to_us(strategy: Any) -> bool:
+    """Return whether this pins something to the node of this process."""
+    return bool(strategy.node_id == ray.get_runtime_context().get_node_id())
+
+
 def loosened(strategy: Any) -> Any:
-    """Where an actor goes that takes nothing and was pinned to a node whose taints it does not tolerate: if that is only the
-    node of this process, it is there if its cluster is."""
-    is_here = strategy.node_id == ray.get_runtime_context().get_node_id()
-    return NodeAffinitySchedulingStrategy(strategy.node_id, soft=True) if is_here else strategy
+    """Where an actor goes that takes nothing and was pinned to the node of its driver: it is there if its cluster is."""
+    return NodeAffinitySchedulingStrategy(strategy.node_id, soft=True)

@@ -99,11 +99,11 @@ class Submitter:
             is_admitted = self._is_admitted(strategy, options)
             return _for_ray(options, strategy if is_admitted else NodeAffinitySchedulingStrategy(_NO_NODE, soft=False))
         if is_hard_pin(strategy) and scopes.peek() is not None and not _demand(options):
-            if not any(options.get(name) for name in ("labels", "affinity")) and self._is_admitted(strategy, options):
-                return _for_ray(options, strategy, FREE)
-            if is_actor:
+            if is_actor and library_fixes.is_next_to_us(strategy):
                 strategy = library_fixes.loosened(strategy)
                 options = {**options, "scheduling_strategy": strategy}
+            elif not any(options.get(name) for name in ("labels", "affinity")) and self._is_admitted(strategy, options):
+                return _for_ray(options, strategy, FREE)
         ours = is_ours(strategy) and not at_once
         asked = {name: options.pop(name) for name in NEW_OPTIONS if name in options}
         if not ours and not any(value is not None for value in asked.values()) and options.get("label_selector") is None:
