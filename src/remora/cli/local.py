@@ -34,8 +34,6 @@ def up(
     remora up
 
     remora up --nodes my-nodes.yaml
-
-    remora status
     """
     # Not at the top: the other verbs, and --help, need nothing of this.
     from remora.machine import local_ray

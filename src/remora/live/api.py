@@ -278,8 +278,8 @@ def plan_for(spec: VirtualCluster | None, work: Iterable[tuple[Ask, int]] = ()) 
 
 def virtual_clusters() -> list[VirtualClusterStatus]:
     """Return every virtual cluster, parents first, with what it has, uses and may have; those that wait too."""
-    names = submissions()
     found: list[VirtualClusterStatus] = link.ask(GetClusters())
+    names = submissions()
     for row in found:
         row["submission_id"] = names.get(row["job_id"])
     return found
@@ -325,7 +325,7 @@ def explain_all(id_or_name: str) -> list[dict[str, Any]]:
     """As ``explain``, for everything that has the name, or that a job has not finished."""
     if not isinstance(id_or_name, str) or not id_or_name.strip():
         raise InvalidInputError(f"{id_or_name!r} is neither an id nor a name; for example the id of an actor, or its name")
-    waits = waiting_groups.find(id_or_name)
+    waits = waiting_groups.find(id_or_name) if ray.is_initialized() else None
     if waits is not None:
         return [waiting_groups.explained(waits)]
     began = time.monotonic()

@@ -47,6 +47,9 @@ class Demand:
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"
 TASK, ACTOR, GROUP, JOB, WORKER = "task", "actor", "placement group", "job", "worker"
 
+CANCELLED = "CANCELLED"
+"""The ``detail`` of a task that somebody has cancelled."""
+
 
 @dataclass(frozen=True)
 class Work:

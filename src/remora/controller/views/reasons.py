@@ -25,7 +25,7 @@ from remora.model.ids import short_id
 from remora.model.requests import Request
 from remora.model.resources import show_amounts
 from remora.model.strategies import TASK
-from remora.port.contract import ENDED, GROUP, RUNNING, Work
+from remora.port.contract import CANCELLED, ENDED, GROUP, RUNNING, Work
 from remora.wire.asks import LEASE_LABEL
 from remora.wire.classes import ClassSpec
 from remora.wire.tokens import class_of_token, is_in_group, slot_of_token
@@ -83,7 +83,8 @@ def why_work(controller: Controller, work: Work) -> dict[str, Any]:
         "resources": [real(shape).to_dict() for shape in work.shapes],
     }
     if work.state == ENDED:
-        return row | _row("", Explanation(f"it has ended ({work.detail})"))
+        text = "it was cancelled" if work.detail == CANCELLED else f"it has ended ({work.detail})"
+        return row | _row("", Explanation(text))
     if work.state == RUNNING:
         where = f" on {', '.join(node_id[:12] for node_id in work.node_ids)}" if work.node_ids else ""
         what = "it is placed" if work.kind == GROUP else "it runs"

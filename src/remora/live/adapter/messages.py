@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ray import ActorID
-from ray.core.generated.common_pb2 import Bundle, PlacementGroupSpec, PlacementStrategy, TaskStatus, TaskType
+from ray.core.generated.common_pb2 import Bundle, ErrorType, PlacementGroupSpec, PlacementStrategy, TaskStatus, TaskType
 from ray.core.generated.gcs_pb2 import (
     ActorTableData,
     JobTableData,
@@ -32,7 +32,7 @@ from ray.core.generated.gcs_service_pb2 import (
 )
 from ray.core.generated.pubsub_pb2 import ChannelType, PubMessage
 
-from remora.port.contract import ACTOR, ENDED, GROUP, JOB, RUNNING, TASK, WAITING, WORKER, Work
+from remora.port.contract import ACTOR, CANCELLED, ENDED, GROUP, JOB, RUNNING, TASK, WAITING, WORKER, Work
 
 LIVING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
 """Ray's words for the states of an actor that has not ended."""
@@ -252,14 +252,15 @@ def _task(event: TaskEvents) -> TaskOf:
     ended = next((status for status in _ENDED_TASKS if status in reached), None)
     started = any(status in reached for status in _STARTED_TASKS)
     error = updates.error_info.error_message if ended == TaskStatus.FAILED else ""
-    detail = TaskStatus.Name(newest if ended is None else ended)
+    cancelled = ended == TaskStatus.FAILED and updates.error_info.error_type == ErrorType.TASK_CANCELLED
+    detail = CANCELLED if cancelled else TaskStatus.Name(newest if ended is None else ended)
     work = Work(
         kind=TASK if info.type == TaskType.NORMAL_TASK else "call",
         work_id=event.task_id.hex(),
         name=info.name or info.func_or_class_name,
         job_id=event.job_id.hex(),
         state=ENDED if ended is not None else RUNNING if started else WAITING,
-        detail=f"{detail}: {error.strip().splitlines()[-1]}" if error.strip() else detail,
+        detail=f"{detail}: {error.strip().splitlines()[-1]}" if error.strip() and not cancelled else detail,
         shapes=(dict(info.required_resources),),
         node_ids=_ids([updates.node_id]),
     )

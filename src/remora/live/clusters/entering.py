@@ -96,6 +96,7 @@ def _begin(spec: VirtualCluster, parent: str | None) -> tuple[CreateCluster, Ste
 @contextlib.contextmanager
 def _opening(spec: VirtualCluster) -> Any:
     """One at a time opens it, and nobody while it is open."""
+    _tolerations()  # before anything asks Ray, which would connect by itself
     with _lock:
         if id(spec) in _open:
             raise InvalidVirtualClusterError(

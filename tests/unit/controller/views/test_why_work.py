@@ -22,6 +22,7 @@ def work(state: str, detail: str, shape: dict[str, float], kind: str = TASK, **m
 
 WHYS = {
     "runs": (work(RUNNING, "RUNNING", {"CPU": 1}, node_ids=("n1",)), "it runs on n1"),
+    "cancelled": (work(ENDED, "CANCELLED", {"CPU": 1}), "it was cancelled"),
     "ended": (work(ENDED, "FAILED: boom", {"CPU": 1}), "it has ended (FAILED: boom)"),
     "arguments": (work(WAITING, "PENDING_ARGS_AVAIL", {"CPU": 1, **TOKEN}), "its arguments are not there yet"),
     "no token": (work(WAITING, "PENDING_NODE_ASSIGNMENT", {"CPU": 1}), "submitted by a job that is not attached"),
