@@ -80,7 +80,7 @@ class Load:
         }
 
     def run(self, seconds: float, enough: Callable[[], bool] = lambda: True) -> None:
-        """Do steps at random for so long, and for as long as it is not enough; each at least once, or in a part of a run some."""
+        """Do steps at random for so long, and until it is enough; each at least once, or in a part of a run some of them."""
         order = self._chance.sample(list(self.steps), min(len(self.steps), part(2 * len(self.steps))))
         until = time.monotonic() + seconds
         while order or time.monotonic() < until or not enough():
