@@ -57,6 +57,7 @@ class Breakable:
         self.nodes: dict[str, Any] = {}
         self.arguments: dict[str, dict[str, Any]] = {}
         self.lock = threading.RLock()
+        self._gcs: subprocess.Popen[bytes] | None = None  # the one that was started in the place of another
         self.tainted_ids: set[str] = set()  # of all nodes that ever were, those that keep untolerant work out
 
     @property
@@ -138,13 +139,28 @@ class Breakable:
         return pid
 
     def gcs_pid(self) -> int:
-        return int(self.cluster.head_node.all_processes["gcs_server"][0].process.pid)
+        return int(self._gcs_process().pid)
 
     def restart_gcs(self, away: float) -> None:
-        """End GCS, and start it again some time later; what it knows is in its store."""
-        self.cluster.head_node.kill_gcs_server()
+        """End GCS, and start it again some time later, at the same port; what it knows is in its store."""
+        old = psutil.Process(self.gcs_pid())
+        command, environment = old.cmdline(), old.environ()
+        port = self.address.rpartition(":")[2]
+        command = [f"--gcs_server_port={port}" if word.startswith("--gcs_server_port=") else word for word in command]
+        self._gcs_process().kill()
+        self._gcs_process().wait()
+        say("GCS was killed")
         time.sleep(away)
-        self.cluster.head_node.start_gcs_server()
+        self._gcs = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _gcs_process(self) -> Any:
+        return self._gcs or self.cluster.head_node.all_processes["gcs_server"][0].process
+
+    def end(self) -> None:
+        self.cluster.shutdown()
+        if self._gcs is not None:
+            self._gcs.kill()
+            self._gcs.wait()
 
     def tenant(self, *arguments: str) -> Tenant:
         """Another driver, in a process of its own."""
@@ -261,7 +277,7 @@ def close() -> None:
     ray.shutdown()
     rig, _Kept.rig = _Kept.rig, None
     if rig is not None:
-        rig.cluster.shutdown()
+        rig.end()
     if _Kept.environment:
         os.environ.clear()
         os.environ.update(_Kept.environment)

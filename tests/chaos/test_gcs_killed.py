@@ -48,6 +48,7 @@ def test_gcs_killed_and_started_again(checker_of: Callable[[str], Checker], surv
     killed: dict[str, int] = dict.fromkeys(MOMENTS, 0)
     with redis(tmp_path) as address, breakable("gcs", environment={"RAY_REDIS_ADDRESS": address}, is_kept=False) as rig:
         restarting: list[threading.Thread] = []
+        failed: list[BaseException] = []
 
         def during(moment: str) -> None:
             """Kill it in this very moment, or in a little while, and each moment about as often."""
@@ -58,17 +59,26 @@ def test_gcs_killed_and_started_again(checker_of: Callable[[str], Checker], surv
             before, away = rig.chance.uniform(0, 0.2), rig.chance.uniform(0, 3)
 
             def restart() -> None:
-                time.sleep(before)
-                rig.restart_gcs(away)
+                try:
+                    time.sleep(before)
+                    rig.restart_gcs(away)
+                except BaseException as error:  # noqa: BLE001 - raised where it can be seen
+                    failed.append(error)
 
             restarting.append(threading.Thread(target=restart, name="chaos-gcs"))
             restarting[-1].start()
 
+        def is_over() -> bool:
+            if failed:
+                raise failed[0]
+            return sum(killed.values()) >= kills
+
         def life(load: Load, faults: bool) -> None:
-            load.run(part(10), lambda: not faults or sum(killed.values()) >= kills)
+            load.run(part(10), lambda: not faults or is_over())
             for thread in restarting:
                 thread.join()
 
         figures = twins(rig, checker_of, life, during)
+        assert is_over()
         assert len(restarting) == kills
     survived(gcs_killed=kills, **figures)

@@ -4,6 +4,7 @@ that does not answer is waited for with a bound, and that is said in our words."
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,11 +13,11 @@ from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, ObjectLostError, RayTaskError
 
 from remora.errors import ControllerAwayError, ControllerError
 from remora.live import link as link_module
-from remora.live.link import Link
+from remora.live.link import Link, _wait
 from remora.wire.calls import CloseCluster, GetStatus, GiveUp, Several, decode_call, encode_answer
 from remora.wire.timing import AWAY_SECONDS
 
@@ -179,3 +180,26 @@ def test_what_ray_says_of_it_is_an_error_of_ours_without_its_traceback(away: Any
 
 def unavailable() -> ActorUnavailableError:
     return ActorUnavailableError("it restarts", b"1" * 16)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_waited_for"), [("ALIVE", True), ("PENDING_CREATION", True), ("RESTARTING", False), ("", False)]
+)
+def test_a_controller_that_is_being_started_on_a_slow_machine_is_waited_for_longer_than_one_that_is_away(
+    state: str, is_waited_for: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [GetTimeoutError("30 s"), GetTimeoutError("60 s"), b"there"]
+
+    def get(_: Any, timeout: float) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return bytes(answer)
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(sys.modules[Link.__module__], "_state", lambda _: state)
+    if is_waited_for:
+        assert _wait(None, None) == b"there"
+    else:
+        with pytest.raises(ControllerAwayError):
+            _wait(None, None)

@@ -32,6 +32,7 @@ _METHODS = {USUAL: "ask", FREQUENT: "ask_frequent", PATIENT: "ask_patient", RETU
 _AGAIN_SECONDS = 0.05
 _SOON_SECONDS = 0.002
 _BUSY_SECONDS = 10 * AWAY_SECONDS  # one that lives and does not answer: it may have much to do
+_COMES = ("ALIVE", "DEPENDENCIES_UNREADY", "PENDING_CREATION")
 
 
 class Link:
@@ -175,22 +176,23 @@ class _Outbox:
 
 
 def _wait(handle: Any, reference: Any) -> bytes:
-    """Return the answer; one that is there and has much to do is waited for longer than one that is not."""
+    """Return the answer; one that is there and has much to do, or is being started for the first time on a machine that has, is
+    waited for longer than one that is not."""
     began = time.monotonic()
     while True:
         try:
             answer: bytes = ray.get(reference, timeout=AWAY_SECONDS)
         except GetTimeoutError:  # noqa: PERF203 - it is a loop because of this
-            if time.monotonic() - began > _BUSY_SECONDS or not _is_alive(handle):
+            if time.monotonic() - began > _BUSY_SECONDS or _state(handle) not in _COMES:
                 raise _away(began) from None
         else:
             return answer
 
 
-def _is_alive(handle: Any) -> bool:
+def _state(handle: Any) -> str:
     from remora.live.adapter.ray_port import RayPort
 
-    return any(found.detail == "ALIVE" for found in RayPort().find(_id(handle)))
+    return next((found.detail for found in RayPort().find(_id(handle))), "")
 
 
 def _look_up() -> Any:
