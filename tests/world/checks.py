@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ class Placed:
     began: float
     ended: float = inf
     actor_id: str = ""
+    is_inside: bool = False  # in a virtual cluster, where a domain is made of the cluster's own nodes
 
 
 @dataclass(eq=False)
@@ -260,7 +262,8 @@ class Checks:
 
     def _place(self, work: object, name: str, kind: str, rules: Any, node_id: str, asked_at: float) -> Placed:
         labels, affinities = (dict(rules.labels), rules.placement.affinities) if rules is not None else ({}, ())
-        placed = Placed(name, kind, labels, affinities, node_id, asked_at, self._world.now)
+        inside = getattr(work, "scope", None) is not None
+        placed = Placed(name, kind, labels, affinities, node_id, asked_at, self._world.now, is_inside=inside)
         for asked in self._asked:
             if asked.actor_id in (name, f"actor-{name}") or (asked.kind == TASK == kind and asked.actor_id == name):
                 asked.started_at = self._world.now
@@ -274,12 +277,28 @@ class Checks:
             if affinity.any_of:
                 continue
             for term in affinity.hard:
-                others = [each for each in self._placed if each is not placed and each.node_id == placed.node_id]
+                if term.topology and (placed.is_inside or self._were_relabelled()):
+                    continue  # what was a domain when it was decided, nobody can say here
+                others = [
+                    each
+                    for each in self._placed
+                    if each is not placed and self.are_beside(each.node_id, placed.node_id, term.topology)
+                ]
                 matching = [each for each in others if _matches(affinity.owner, term, each)]
                 if term.positive:
                     self._check_near(placed, affinity, term, matching)
                 else:
-                    self._check_away(placed, matching)
+                    self._check_away(placed, matching, term.topology)
+
+    def are_beside(self, node_id: str, other: str, topology: str) -> bool:
+        """Whether two nodes are the same one, or in the same domain."""
+        if not topology:
+            return node_id == other
+        domains = [self._marks[each][-1].labels.get(topology) for each in (node_id, other)]
+        return domains[0] is not None and domains[0] == domains[1]
+
+    def _were_relabelled(self) -> bool:
+        return any(before.labels != after.labels for marks in self._marks.values() for before, after in pairwise(marks))
 
     def _check_refused(self, placed: Placed) -> None:
         """Nobody joins what refuses it."""
@@ -288,7 +307,9 @@ class Checks:
             if each is placed or each.node_id != placed.node_id or not is_old:
                 continue
             for affinity in each.rules:
-                if affinity.symmetric and any(not t.positive and _matches(affinity.owner, t, placed) for t in affinity.hard):
+                if affinity.symmetric and any(
+                    not t.positive and not t.topology and _matches(affinity.owner, t, placed) for t in affinity.hard
+                ):
                     raise Failure("a hard rule is broken", f"{placed.name} starts beside {each.name}, which refuses it")
 
     def _check_near(self, placed: Placed, affinity: Affinity, term: Any, matching: list[Placed]) -> None:
@@ -302,11 +323,11 @@ class Checks:
             f"since {placed.asked_at:.3f}",
         )
 
-    def _check_away(self, placed: Placed, matching: list[Placed]) -> None:
+    def _check_away(self, placed: Placed, matching: list[Placed], topology: str) -> None:
         for each in matching:
             was_there = each.began + KNOWN_SECONDS < placed.asked_at and each.ended > self._world.now
             mutual = each.ended > self._world.now and any(
-                not term.positive and _matches(affinity.owner, term, placed)
+                not term.positive and term.topology == topology and _matches(affinity.owner, term, placed)
                 for affinity in each.rules
                 if not affinity.any_of
                 for term in affinity.hard

@@ -161,8 +161,10 @@ def _check_startable(
 
 
 def _rules_hold(world: World, work: object, rules: Any, raylet: Raylet) -> bool:
+    if any(each.hard for each in rules.placement.spreads):
+        return False  # whether it holds depends on all the others
     for affinity in rules.placement.affinities:
-        if affinity.any_of:
+        if affinity.any_of or (getattr(work, "scope", None) is not None and any(term.topology for term in affinity.hard)):
             return False
         for term in affinity.hard:
             there, maybe = _like(world, work, affinity.owner, term, raylet)
@@ -170,18 +172,26 @@ def _rules_hold(world: World, work: object, rules: Any, raylet: Raylet) -> bool:
                 return False
             if not term.positive and (there or maybe):
                 return False
-    return not any(affinity.symmetric for placed in world.checks.placed_on(raylet.node_id) for affinity in placed.rules)
+    return not any(
+        affinity.symmetric and (other is raylet or any(term.topology for term in affinity.hard))
+        for other in world.raylets.values()
+        for placed in world.checks.placed_on(other.node_id)
+        for affinity in placed.rules
+    )
 
 
 def _like(world: World, work: object, owner: str, term: Any, raylet: Raylet) -> tuple[bool, bool]:
-    """Whether anything that an expression names is on a node; and whether something like it has yet to come."""
+    """Whether anything that an expression names is on a node or in its domain; and whether something like it has yet to come."""
+    beside = world.checks.are_beside
+    near = [each.node_id for each in world.raylets.values() if beside(each.node_id, raylet.node_id, term.topology)]
     there = any(
         (
             placed.actor_id in term.values
             if term.key == ACTOR_ID
             else placed.kind == owner and placed.labels.get(term.key) in term.values
         )
-        for placed in world.checks.placed_on(raylet.node_id)
+        for node_id in near
+        for placed in world.checks.placed_on(node_id)
     )
     coming = [
         entry

@@ -10,6 +10,7 @@ from tests.world.faults import ControllerDies, ProcessDies, ProcessStops, Weathe
 
 from remora.model.operators import LabelMatchOperator
 from remora.model.selectors import LabelMatchExpression
+from remora.model.spreading import spread
 from remora.model.strategies import (
     ACTOR,
     OBJECT,
@@ -40,12 +41,14 @@ class Rule:
     on_failover: str = STAY
     handle: str = ""
     symmetric: bool = False
+    within: str = ""  # the label whose domains it is about; empty: the node
 
     def show(self) -> str:
         whom = f"the actor {self.handle}" if self.handle else f"{self.owner}s with {self.key} in {'/'.join(self.values)}"
         failover = f" ({self.on_failover})" if self.on_failover != STAY else ""
         how = ("softly " if self.soft else "") + ("mutually " if self.symmetric else "")
-        return f"{how}{'near' if self.near else 'away from'} {whom}{failover}"
+        within = f" within {self.within}" if self.within else ""
+        return f"{how}{'near' if self.near else 'away from'} {whom}{within}{failover}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Options:
     tolerations: Pairs = ()
     labels: Pairs = ()
     rules: tuple[Rule, ...] = ()
+    spread: str = ""  # the label over whose domains it is spread
 
     def written(self, actor_id: Callable[[str], str | None]) -> dict[str, Any]:
         """As a user writes them; ``actor_id`` finds the id of the actor of a name."""
@@ -72,6 +76,8 @@ class Options:
         if self.labels:
             written["labels"] = dict(self.labels)
         strategies = [made for rule in self.rules if (made := _strategy(rule, actor_id)) is not None]
+        if self.spread:
+            strategies.append(spread(over=self.spread))
         if strategies:
             written["affinity"] = strategies
         return written
@@ -85,6 +91,8 @@ class Options:
             parts.append(f"tolerates {_show(self.tolerations)}")
         if self.labels:
             parts.append(f"labelled {_show(self.labels)}")
+        if self.spread:
+            parts.append(f"spread over {self.spread}")
         return ", ".join([*parts, *(rule.show() for rule in self.rules)])
 
 
@@ -93,10 +101,11 @@ def _strategy(rule: Rule, actor_id: Callable[[str], str | None]) -> Any:
         found = actor_id(rule.handle)
         if found is None:
             return None
-        term = affinity(found, rule.soft) if rule.near else anti_affinity(found, rule.soft)
+        make = affinity if rule.near else anti_affinity
+        term = make(found, rule.soft, topology=rule.within or None)
         return actor_affinity(term, on_failover=rule.on_failover)
     operator = LabelMatchOperator.IN if rule.near else LabelMatchOperator.NOT_IN
-    term = LabelMatchExpression(rule.key, operator, rule.values, rule.soft)
+    term = LabelMatchExpression(rule.key, operator, rule.values, rule.soft, rule.within or None)
     if rule.owner == OBJECT:
         return object_affinity(term)
     if rule.owner == TASK:

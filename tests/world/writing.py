@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 
 from tests.world import script, situations
@@ -48,6 +49,8 @@ class Writer:
 
     def __init__(self, seed: int, length: int | None = None) -> None:
         self.chance = Random(f"script {seed}")
+        # Dice of their own, so that lives without domains are what they were before there were any.
+        self.domains = Random(f"domains {seed}") if seed % 4 == 3 else None
         self.length = length or self.chance.choice((4, 8, 8, 14))
         self.seconds = self.chance.choice((3.0, 6.0, 12.0))
         self.actions: list[Action] = []
@@ -159,9 +162,14 @@ class Writer:
         if chance.random() < (0.6 if is_actor else 0.25):
             labels = (("type", chance.choice(ANIMALS)),)
         if chance.random() < (0.4 if is_actor else 0.2):
-            rules.append(self.rule())
+            rules.append(self.within_a_domain(self.rule()))
+        spread = "zone" if self.domains is not None and labels and self.domains.random() < 0.2 else ""
         gpus = 1.0 if chance.random() < 0.05 else 0.0
-        return Options(cpus, gpus, selector, fallbacks, tolerations, labels, tuple(rules))
+        return Options(cpus, gpus, selector, fallbacks, tolerations, labels, tuple(rules), spread)
+
+    def within_a_domain(self, rule: Rule) -> Rule:
+        """The rule, or in some lives often the same about a zone instead of a node."""
+        return replace(rule, within="zone") if self.domains is not None and self.domains.random() < 0.6 else rule
 
     def rule(self) -> Rule:
         chance = self.chance
