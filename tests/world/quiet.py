@@ -181,7 +181,7 @@ def _rules_hold(world: World, work: object, rules: Any, raylet: Raylet) -> bool:
 
 
 def _like(world: World, work: object, owner: str, term: Any, raylet: Raylet) -> tuple[bool, bool]:
-    """Whether anything that an expression names is on a node or in its domain; and whether something like it has yet to come."""
+    """Whether anything that an expression names is on a node or in its domain; and whether something like it is to come."""
     beside = world.checks.are_beside
     near = [each.node_id for each in world.raylets.values() if beside(each.node_id, raylet.node_id, term.topology)]
     there = any(
@@ -256,8 +256,11 @@ def _check_kept(world: World, queued: list[str]) -> None:
         return
     kept = [LATE_GROUPS.read(data) for key, data in world.gcs.kv.items() if key.startswith(LATE_GROUPS.prefix)]
     for plan in [entry.plan for entry in kept if entry.state == WAITING and world.gcs.jobs.get(entry.plan.job_id)]:
-        scope, bundles = world.group_scopes[plan.group_id], decode_group(plan.group).options[0]
-        if (plan.strategy == "STRICT_SPREAD" and len(bundles) > 1) or (scope is not None and is_gone(world, scope)):
+        request = decode_group(plan.group)
+        scope, bundles, levels = world.group_scopes[plan.group_id], request.options[0], request.levels(0)
+        if ("STRICT_SPREAD" in (plan.strategy, *(how for _, how in levels)) and len(bundles) > 1) or (
+            scope is not None and is_gone(world, scope)
+        ):
             continue
         need: Amounts = {}
         for bundle in bundles:
@@ -269,6 +272,7 @@ def _check_kept(world: World, queued: list[str]) -> None:
                 bundle.nodes.selector.matches(marks.labels) and bundle.nodes.tolerations.tolerates(marks.taints)
                 for bundle in bundles
             )
+            is_welcome = is_welcome and all(label in marks.labels for label, _ in levels)
             if is_welcome and has_room(world, raylet, scope, need, plan):
                 raise Failure(
                     "what could start waits for ever",

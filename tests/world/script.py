@@ -322,6 +322,7 @@ class CreatesGroup:
     selector: Pairs = ()
     tolerations: Pairs = ()
     fallback: tuple[float, ...] = ()
+    topology: Pairs = ()
 
     def show(self) -> str:
         where = f" in {self.cluster}" if self.cluster else ""
@@ -330,6 +331,7 @@ class CreatesGroup:
             f", tolerates {_show(self.tolerations)}" if self.tolerations else ""
         )
         other = f", else {', '.join(f'{cpus:g} CPU' for cpus in self.fallback)}" if self.fallback else ""
+        other += f", over {_show(self.topology)}" if self.topology else ""
         return f"job {self.job} creates{where} placement group {self.name} ({self.strategy}: {sizes}{more}{other})"
 
 

@@ -240,6 +240,7 @@ def create_group(process: Process, scope: Scope | None, spec: CreatesGroup) -> S
         "bundle_label_selector": selectors,
         "tolerations": dict(spec.tolerations) or None,
         "fallback_strategy": [{"bundles": [{"CPU": cpus} for cpus in spec.fallback]}] if spec.fallback else None,
+        "topology_strategy": dict(spec.topology) or None,
     }
     bundles = [{"CPU": cpus} for cpus in spec.bundles]
     request = rewrite_group(bundles, spec.strategy, options, Defaults())

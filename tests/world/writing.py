@@ -285,7 +285,11 @@ class Writer:
         selector: Pairs = (("zone", chance.choice(ZONES)),) if chance.random() < 0.2 else ()
         tolerations: Pairs = ((TAINT, "exists()"),) if chance.random() < 0.2 else ()
         fallback = (0.5,) if chance.random() < 0.15 else ()
-        self.actions.append(CreatesGroup(at, name, job, cluster, bundles, strategy, selector, tolerations, fallback))
+        topology: Pairs = ()
+        if self.domains is not None and self.domains.random() < 0.6:
+            topology = (("zone", self.domains.choice(("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"))),)
+        made = CreatesGroup(at, name, job, cluster, bundles, strategy, selector, tolerations, fallback, topology)
+        self.actions.append(made)
         if chance.random() < 0.6:
             self.actions.append(RemovesGroup(self.when(at), name))
         if chance.random() < 0.7:
