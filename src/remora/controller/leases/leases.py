@@ -266,14 +266,15 @@ class Leases:
                     self._cluster.confirm(lease.workload)
                 self._assumed.drop(entry.slot)
         for entry in self._assumed.overdue():
-            lease = self.by_slot.get(entry.slot)
-            if lease is not None and lease.actor_id and not entry.asked:
+            lease, view = self.by_slot.get(entry.slot), views.get(entry.node_id)
+            has_room = lease is not None and view is not None and not self.unstarted.lacks(lease, view)
+            if lease is not None and lease.actor_id and not entry.asked and not has_room:
                 self.actors.look_up(lease.actor_id)  # it may run, and the message that it does was lost
                 continue
             self._assumed.postpone(entry.slot)
             with self._context.aside.care_of("lease", entry.slot, "moving"):
                 if lease is not None:
-                    self.unstarted.try_elsewhere(lease, views.get(entry.node_id))
+                    self.unstarted.try_elsewhere(lease, view)
         self._lease_tokens.move_on(views)
         self.actors.forget_ended()
         self.predecessor.look()
