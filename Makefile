@@ -126,7 +126,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 
 # Ray's dashboard, which the tests of jobs and of the state API need and which makes every Ray here start more slowly.
 $(VENV)/.jobs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable '.[jobs]'
+	$(BIN)/python -m pip install --quiet --editable '.[jobs,libraries]'
 	@touch $@
 
 $(VENV)/.docs: $(STAMP)
