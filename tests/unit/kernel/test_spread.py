@@ -46,6 +46,10 @@ def test_a_full_zone_holds_the_others_back_and_the_reason_says_so():
     works = submit(c, spread(over="zone"), 4)
     assert by_zone(c, works) == {"a": 2, "b": 1}
     assert works[3].reason == "0/2 nodes fit: 1 is in zone a that would have too many with app=web (max_skew=1), 1 lacks 1 CPU"
+    assert [each.each for each in works[3].explain().refusals] == [
+        "is in zone a that would have too many with app=web (max_skew=1)",
+        "lacks 1 CPU",
+    ]
     assert [each.text for each in c.scheduler.explain(works[3]._inner).suggestions][:2] == [
         "add a node in zone b with 1 CPU",
         "drop the spread over zone",

@@ -170,8 +170,9 @@ def count_refusals(cluster: Cluster, screens: list[Screen], nodes: NodeSet) -> t
         if refused:
             count = refused.bit_count()
             ids = tuple(cluster.nodes.at(number).node_id for number in islice(members(refused), _MOST_NAMED))
-            each = screen.rule.refusal(screen.subject, 1).removeprefix("1 ")
-            text = screen.rule.refusal(screen.subject, count, domains_with(cluster, screen, refused))
+            domains = domains_with(cluster, screen, refused)
+            each = screen.rule.refusal(screen.subject, 1, domains[:1]).removeprefix("1 ")
+            text = screen.rule.refusal(screen.subject, count, domains)
             refusals.append(Refusal(screen.rule.name, text, count, ids, each))
         left = passing
     return tuple(refusals)
