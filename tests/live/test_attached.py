@@ -192,10 +192,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a bad toleration": ({"tolerations": ["gpu"]}, "tolerations must map"),
     "a bad fallback": ({"fallback_strategy": [{"zone": "a"}]}, "must be a mapping with the one key"),
     "a reserved resource": ({"resources": {"remora/class/x": 1}}, "is reserved"),
-    "a strange strategy": (
-        {"scheduling_strategy": remora.NodeLabelSchedulingStrategy, "affinity": 5},
-        "not a scheduling strategy",
-    ),
+    "a strange affinity": ({"affinity": 5}, "not a scheduling strategy"),
 }
 
 
