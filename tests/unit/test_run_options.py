@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from remora.cli.jobs import wrapped
+from remora.cli.jobs import _typed, wrapped
 from remora.cli.main import app
 from remora.live import api, program
 from remora.live.clusters import job_cluster, scopes
 from remora.live.clusters.entering import Opened
+from remora.live.job_client import _said
 from remora.live.link import link
 from remora.model.virtual_clusters import VirtualCluster
 from remora.wire.calls import GetClusters
@@ -147,3 +148,18 @@ def test_a_job_is_wrapped_so_that_a_shell_reads_it_back() -> None:
         *("--", "python3", "job.py", "--name", "it's"),
     ]
     assert wrapped(["./program.sh"], RunOptions())[:4] == ["python", "-m", "remora", "run"]
+
+
+def test_a_job_is_listed_as_it_was_typed() -> None:
+    words = ["python3", "job.py", "--name", "it's"]
+    assert _typed(shlex.join(wrapped(words, RunOptions(virtual_cluster=SPEC)))) == shlex.join(words)
+    assert _typed("python job.py 'unclosed") == "python job.py 'unclosed"
+    assert _typed("python -m other run -- x") == "python -m other run -- x"
+
+
+def test_what_a_job_server_says_is_its_last_line() -> None:
+    text = (
+        "Request failed with status code 500: Traceback (most recent call last):\n  File x\nValueError: job a exists already\n."
+    )
+    assert _said(text) == "Request failed with status code 500: ValueError: job a exists already"
+    assert _said("no traceback") == "no traceback"

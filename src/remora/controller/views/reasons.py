@@ -118,7 +118,9 @@ def _why_leased(controller: Controller, lease: Lease) -> dict[str, Any]:
         return _row(asked, Explanation(f"decided {node_id[:12]}, {what}", case=RESOURCES if lacks else ""), busy=True)
     if lease.unplaced:
         return _row(
-            asked, Explanation(f"Ray has yet to place the actor {min(lease.unplaced)}, which it keeps away from"), busy=True
+            asked,
+            Explanation(f"Ray has yet to place the actor {short_id(min(lease.unplaced))}, which it keeps away from"),
+            busy=True,
         )
     why = _with_the_ended(controller, lease, controller.scheduler.explain(lease.workload))
     key = key_of_work(lease.workload, controller.scaling.keys)

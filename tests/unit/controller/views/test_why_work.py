@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from tests.unit.controller.leased import JOB_ID, FaultyPort, LeasedWorld, spec
 
-from remora.port.contract import ACTOR, ENDED, GROUP, RUNNING, TASK, WAITING, Work
+from remora import actor_affinity, affinity
+from remora.controller.views.status import status
+from remora.model.requests import parse_request
+from remora.port.contract import ACTOR, ENDED, GROUP, RUNNING, TASK, WAITING, Demand, Work
 from remora.wire import calls
-from remora.wire.tokens import TAKEN, class_token
+from remora.wire.asks import Ask
+from remora.wire.tokens import TAKEN, class_token, lease_token
 
 IN_B = spec(label_selector={"zone": "b"})
 TOKEN = {class_token(IN_B.class_id): TAKEN}
@@ -70,3 +74,29 @@ def test_it_is_looked_up_anew_each_time(world: LeasedWorld):
     world.port.submit(replace(asked, state=ENDED, detail="FINISHED"))
     (row,) = world.ask(calls.Explain("id"))
     assert row["reason"] == "it has ended (FINISHED)"
+
+
+def test_what_waits_alike_is_one_row() -> None:
+    """Each of these asks for a token of its own, so that the cluster reports it as a demand of its own."""
+    port = FaultyPort()
+    port.join("n1", {"CPU": 4})
+    world = LeasedWorld(port=port)
+    near = Ask(parse_request(ACTOR, resources={"CPU": 1}, scheduling_strategy=actor_affinity({"type": "cat"})), ())
+    slots = [world.place(near)[0] for _ in range(3)]
+    world.controller.picture.demands = tuple(Demand({"CPU": 1.0, lease_token(slot): 1.0}, 1) for slot in slots)
+    (row,) = status(world.controller)["waiting"]
+    assert (row["count"], row["resources"]) == (3, [{"CPU": 1.0}])
+    assert "host no actor with type in (cat)" in row["reason"].replace("hosts", "host")
+
+
+def test_who_waits_for_an_actor_that_has_ended_is_told_so() -> None:
+    port = FaultyPort()
+    port.join("n1", {"CPU": 4})
+    world = LeasedWorld(port=port)
+    gone = "ab" * 16
+    near = Ask(parse_request(ACTOR, resources={"CPU": 1}, scheduling_strategy=actor_affinity(affinity([gone]))), ())
+    slot, _ = world.place(near)
+    world.pass_time(3, every=0.5)  # it may just be being created
+    world.controller.picture.demands = (Demand({"CPU": 1.0, lease_token(slot): 1.0}, 1),)
+    (row,) = status(world.controller)["waiting"]
+    assert row["reason"].endswith("the actor abababababab is placed nowhere: it has ended")
