@@ -133,7 +133,10 @@ def test_an_actor_waits_for_one_that_is_not_there_yet_and_says_which_case_it_is(
     answer = eager.node.remote()
     assert waits(answer, 0.5)
     why = remora.explain(eager)
-    assert why.reason == "0/4 nodes fit: 1 has the untolerated taint gpu_node=true, 3 host no actor with who in (late)"
+    assert why.reason == (
+        "0/4 nodes fit: 1 has the untolerated taint gpu_node=true, 3 host no actor with who in (late); "
+        "no actor with who in (late) is placed anywhere"
+    )
     hog = make(num_cpus=2, labels={"who": "late"}, label_selector={"zone": "b"})
     assert world.names([hog.node.remote(), answer]) == ["b", "b"]
     full = make(num_cpus=1, scheduling_strategy=actor_affinity(label_in("who", ["late"], False)))
