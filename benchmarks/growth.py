@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from examples.demo.machines import growing_ray
 
 import remora
+from remora.controller.scaling.machines import JOINED_SECONDS
 from remora.live.adapter import asking, machine_messages
 from remora.live.adapter.gcs_calls import CLUSTER_STATUS, GcsCalls
 
@@ -100,9 +101,10 @@ def main() -> int:
             ran.append(done)
             until(empty)
         for _ in range(TIMES - 2):
-            holder = work.options(num_cpus=2, label_selector={"kind": "web"}).remote(4.0)
+            holder = work.options(num_cpus=2, label_selector={"kind": "web"}).remote(9.0)
             until(lambda: any(node["Labels"].get("kind") == "web" for node in ray.nodes() if node["Alive"]))
             until(lambda: not standing(calls))
+            time.sleep(JOINED_SECONDS)  # so long nothing more of its type is asked for
             busy.append(attached(calls, {"num_cpus": 2, "label_selector": {"kind": "web"}}, "web")[0])
             ray.get(holder)
             until(empty)
