@@ -17,7 +17,7 @@ from remora.port.contract import Demand, NodeView
 def decode_all(usage: bytes, gcs_client: Any) -> dict[str, NodeView]:
     """Every living node by its id: where it is and its labels as the autoscaler knows them, what it has as the reply says, or
     as the autoscaler knows it where the reply does not."""
-    heads = {node_id.hex() for node_id, info in gcs_client.get_all_node_info().items() if info.is_head_node}
+    infos = {node_id.hex(): info for node_id, info in gcs_client.get_all_node_info().items()}
     latest = {each.node_id: each for each in GetAllResourceUsageReply.FromString(usage).resource_usage_data.batch}
     found = {}
     for node in get_cluster_resource_state(gcs_client).node_states:
@@ -28,7 +28,13 @@ def decode_all(usage: bytes, gcs_client: Any) -> dict[str, NodeView]:
         if now is not None and now.resources_total:
             total, available = now.resources_total, now.resources_available
         found[node_id] = NodeView(
-            node_id, node.node_ip_address, dict(node.labels), dict(total), dict(available), node_id in heads
+            node_id,
+            node.node_ip_address,
+            dict(node.labels),
+            dict(total),
+            dict(available),
+            infos[node_id].is_head_node,
+            name=infos[node_id].node_name,
         )
     return found
 

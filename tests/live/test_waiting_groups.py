@@ -22,9 +22,15 @@ from remora.wire.keys import LATE_GROUPS
 @pytest.fixture
 def team(world: World) -> Iterator[Any]:
     """A label that no node has, until one gets it."""
-    name = f"t{time.monotonic_ns()}"
-    yield lambda: remora.label_node(world.ids["b"], {name: "yes"}), {name: "yes"}
-    remora.label_node(world.ids["b"], {name: None})
+    name, given = f"t{time.monotonic_ns()}", []
+
+    def give() -> None:
+        remora.label_node(world.ids["b"], {name: "yes"})
+        given.append(name)
+
+    yield give, {name: "yes"}
+    if given:
+        remora.label_node(world.ids["b"], {name: None})
 
 
 def kept() -> list[str]:
