@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 # The order of the checks is part of the contract, under -j too.
 .NOTPARALLEL:
-.PHONY: help install demo test check lint types contracts unit live local format world rules soak chaos compat raytests bench benchlive benchaffinity benchcontroller benchclusters benchdemand benchgrowth benchfacts benchreports docs clean
+.PHONY: help install demo test check lint types contracts unit live local browser format world rules soak chaos compat raytests bench benchlive benchaffinity benchcontroller benchclusters benchdashboard benchdemand benchgrowth benchfacts benchreports docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ install: $(STAMP) ## Make .venv and install remora with its dev tools, when pypr
 demo: $(STAMP) ## Start a Ray of four nodes here, play the proposals' stories on it, draw who sits where, stop it (a minute)
 	@$(BIN)/python -m examples.demo
 
-test: lint types contracts unit live local ## Run every check and all tests; stop at the first failure
+test: lint types contracts unit live local browser ## Run every check and all tests; stop at the first failure
 
 check: lint types contracts ## Run every check but the tests
 
@@ -50,13 +50,19 @@ contracts: $(STAMP) ## Check which package may import which
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) ## Run the tests; choose some with PYTEST_ARGS="-k taints"
-	$(BIN)/python -m pytest -n 2 --ignore tests/live --ignore tests/local --ignore tests/soak --ignore tests/chaos $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore tests/live --ignore tests/local --ignore tests/soak --ignore tests/chaos --ignore tests/browser $(PYTEST_ARGS)
 
 live: $(STAMP) ## Run the tests on a real Ray of four raylets on this machine (about eight minutes)
 	$(BIN)/python -m pytest tests/live -m "not deep" -W default $(PYTEST_ARGS)
 
 local: $(STAMP) ## Run the tests of remora start, up and down, of the examples and of the documents, on real Rays of their own
 	$(BIN)/python -m pytest tests/local -W default $(PYTEST_ARGS)
+
+# Without a Chromium it says what was not run, in the last line; REMORA_DEMAND_BROWSER=1 makes that an error.
+browser: $(STAMP) ## Run the tests of the page in Debian's Chromium, on a real Ray and on clusters in memory
+	@if $(BIN)/python -m tests.browser.chromium; then \
+		$(BIN)/python -m pytest tests/browser -W default $(PYTEST_ARGS); \
+	else test -z "$(REMORA_DEMAND_BROWSER)"; fi
 
 world: $(STAMP) ## Play lives of a whole cluster that try to break it: LIVES=10000 SEED=0, or one of them again: SEED=123
 	PYTHONPATH=src:. $(BIN)/python -m tests.world --seed $(SEED) $(if $(LIVES),--lives $(LIVES) --jobs $(JOBS) --most $(MOST)) $(WORLD_ARGS)
@@ -95,6 +101,9 @@ benchcontroller: $(STAMP) ## Measure the controller over a cluster in memory of 
 
 benchclusters: $(STAMP) ## Compare virtual clusters with stock Ray and with placement groups, on a real Ray of two raylets
 	$(BIN)/python benchmarks/virtual_clusters.py $(BENCH_ARGS)
+
+benchdashboard: $(STAMP) ## Measure what the page costs the controller and a browser; no Ray is started
+	$(BIN)/python benchmarks/dashboard.py $(BENCH_ARGS)
 
 benchdemand: $(STAMP) ## Compare plans of machines to start with Ray's own autoscaler, in one process
 	$(BIN)/python benchmarks/demand.py $(BENCH_ARGS)

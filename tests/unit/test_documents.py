@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import remora
 from remora.cli.main import app
+from remora.controller.views.metric_names import METRICS
 from remora.machine.nodes_file import parse_nodes
 from remora.machine.written import labels_of
 from remora.model.labels import parse_labels
@@ -82,6 +83,11 @@ def test_every_file_is_one_that_can_be_read(page: str, text: str):
     body = yaml.safe_load(text)
     if "arrivals" in body:
         run_scenario(parse_scenario(text))
+    elif "groups" in body:  # rules for Prometheus: about what is exported
+        exprs = [rule["expr"] for group in body["groups"] for rule in group["rules"]]
+        known = {f"ray_{metric.name}" for metric in METRICS}
+        assert exprs
+        assert {name for expr in exprs for name in re.findall(r"ray_remora_\w+", expr)} <= known
     elif "nodes" in body:
         assert parse_nodes(text, page)
     elif "node_types" in body or "available_node_types" in body:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -13,6 +14,7 @@ from typing import Annotated
 import typer
 
 from remora.cli.connecting import AsJson
+from remora.cli.serve import is_installed
 from remora.machine.state import AUTH_MODE
 
 
@@ -42,7 +44,7 @@ def up(
     wanted = load_nodes(nodes)
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
-    cluster, ids = local_ray.up(wanted, os.environ, _alive, _tell)
+    cluster, ids = local_ray.up(wanted, os.environ, _alive, _tell, _page if is_installed() else None)
     if as_json:
         rows = [
             {
@@ -57,11 +59,21 @@ def up(
         ]
         typer.echo(
             json.dumps(
-                {"address": cluster.address, "auth_mode": cluster.auth, "dashboard": local_ray.has_dashboard(), "nodes": rows},
+                {
+                    "address": cluster.address,
+                    "auth_mode": cluster.auth,
+                    "dashboard": local_ray.has_dashboard(),
+                    "page": cluster.dashboard.name if cluster.dashboard is not None else None,
+                    "nodes": rows,
+                },
                 indent=2,
             )
         )
         return
+    page = ""
+    if cluster.dashboard is not None:
+        token = ", with Ray's token" if cluster.auth == "token" else ""
+        page = f"\nIts page is at {cluster.dashboard.name}{token}"
     auth = f" {AUTH_MODE}={cluster.auth}" if cluster.auth else ""
     # Each line that looks like a command is one, and nothing else: it is pasted as it stands.
     typer.echo(
@@ -70,7 +82,7 @@ def up(
         "The commands of remora find it by themselves:\n"
         "  remora run -- python job.py\n"
         + ("  remora job submit -- python job.py\n" if local_ray.has_dashboard() else "")
-        + "  remora down"
+        + f"  remora down{page}"
     )
 
 
@@ -84,6 +96,10 @@ def down(as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"stopped": stopped}))
     else:
         typer.echo(f"stopped {len(stopped)} nodes" if stopped else "nothing runs that 'remora up' started")
+
+
+def _page(bound: int, address: str) -> list[str]:
+    return [sys.executable, "-m", "remora", "dashboard", "--fd", str(bound), "--address", address]
 
 
 def _tell(line: str) -> None:

@@ -19,6 +19,7 @@ from remora.cli.plan import plan
 from remora.cli.rendering import adder
 from remora.cli.run import COMMAND_FOLLOWS
 from remora.cli.run import run as run_command
+from remora.cli.serve import dashboard
 from remora.cli.simulate import simulate
 from remora.cli.start import PASS_THROUGH, start
 from remora.cli.top import top
@@ -95,6 +96,7 @@ adder(app, "label")(label)
 adder(app, "start", context_settings=PASS_THROUGH)(start)
 adder(app, "up")(up)
 adder(app, "down")(down)
+adder(app, "dashboard")(dashboard)
 
 
 def run() -> None:

@@ -12,17 +12,20 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from remora.controller.answering import Pending, Reply
 from remora.controller.commands import begin
 from remora.controller.effects import Done, Effect, Put, perform
 from remora.controller.recovery import recover
+from remora.controller.tally import Tally
+from remora.controller.views.gauges import Gauges, gauges
 from remora.errors import ControllerAwayError, ControllerError
 from remora.port.contract import Port, Work
 from remora.wire import calls
+from remora.wire.keys import FENCES
 
 FULL_ROUND_SECONDS = 1.0
 """However quiet the feeds are, this often everything is compared."""
@@ -46,6 +49,14 @@ _NEWEST = (calls.FindNode, calls.LabelNode, calls.TaintNode, calls.GetStatus, ca
 _log = logging.getLogger(__name__)
 
 
+class Measured(NamedTuple):
+    """What has been done so far, how things are, and how long what was done lately took."""
+
+    counts: Mapping[tuple[str, str], int]
+    gauges: Gauges
+    durations: Mapping[str, Sequence[float]]
+
+
 class Engine:
     def __init__(self, port: Port, clock: Callable[[], float]) -> None:
         self._port = port
@@ -57,6 +68,7 @@ class Engine:
         self._took = 0.0  # the last effect
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="remora-write")
         self._finished: deque[Done] = deque()
+        self._tally = Tally()
         self._controller = recover(port, clock)
         self._stop_watching = port.watch(self._tell)
         self._thread = threading.Thread(target=self._run, name="remora-rounds", daemon=True)
@@ -65,6 +77,9 @@ class Engine:
     def answer(self, call: calls.Call, told: Sequence[calls.Call] = ()) -> Any:
         """Return the answer to a call, or raise its error. What waits for admission is answered with None when its patience is
         over, to be asked again. What was told with it is taken in first, and nobody waits for what comes of that."""
+        began = time.monotonic()
+        if isinstance(call, calls.SentOn):
+            self._tally.count("remora_handed_on")
         if isinstance(call, _NEWEST):
             self._observe()
             self._round()
@@ -78,7 +93,16 @@ class Engine:
         if reply is None:
             reply = self._wait(call, pending)
         self._awake.set()
+        if isinstance(call, calls.Place):
+            self._tally.count("remora_decisions")
+            self._tally.took("remora_decision_seconds", time.monotonic() - began)
         return reply.result() if reply is not None else None
+
+    def measure(self) -> Measured:
+        """Return the numbers that are worth exporting; durations are given once."""
+        with self._lock:
+            now = gauges(self._controller)
+        return Measured(self._tally.counts.copy(), now, self._tally.take_durations())
 
     def close(self) -> None:
         """Stop making rounds, and end what goes on."""
@@ -132,8 +156,10 @@ class Engine:
 
     def _perform(self, effect: Effect) -> None:
         began = time.monotonic()
-        self._finished.append(perform(self._port, effect))
+        done = perform(self._port, effect)
+        self._finished.append(done)
         self._took = time.monotonic() - began
+        self._count(done)
         with self._lock:
             if not self._finished:
                 return  # somebody has taken it in
@@ -141,6 +167,14 @@ class Engine:
                 self._controller.done(self._finished.popleft())
             self._changed.notify_all()
         self._awake.set()
+
+    def _count(self, done: Done) -> None:
+        kind = type(done.effect).__name__
+        self._tally.count("remora_writes", kind)
+        if done.error:
+            self._tally.count("remora_write_errors", kind)
+        elif isinstance(done.effect, Put) and done.effect.key.startswith(FENCES.prefix):
+            self._tally.count("remora_fences")
 
     def _observe(self) -> None:
         """Take in a report. One that was asked for before another is not taken in after it."""
@@ -158,6 +192,8 @@ class Engine:
             settled = self._controller.settled
             self._round_at = self._rounded_at + (FULL_ROUND_SECONDS if settled else UNSETTLED_SECONDS)
             self._changed.notify_all()
+            self._tally.count("remora_rounds")
+            self._tally.took("remora_round_seconds", time.monotonic() - self._rounded_at)
 
     def _tell(self, work: Work | None) -> None:
         with self._lock:

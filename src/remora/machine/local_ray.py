@@ -48,10 +48,18 @@ _FOR_NODES = {
     # `remora down` means it: no half minute of draining.
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
 }
+PAGE_PORT = 8270
 
 
-def up(nodes: Sequence[LocalNode], environ: Mapping[str, str], alive: Alive, tell: Tell) -> tuple[LocalCluster, dict[str, str]]:
-    """Start the nodes and wait for them. Returns the cluster and the nodes' ids; when it fails, nothing stays behind."""
+Page = Callable[[int, str], Sequence[str]]
+"""The command that serves the page of the cluster at an address, over a socket that is bound already."""
+
+
+def up(
+    nodes: Sequence[LocalNode], environ: Mapping[str, str], alive: Alive, tell: Tell, page: Page | None = None
+) -> tuple[LocalCluster, dict[str, str]]:
+    """Start the nodes and wait for them, then the page. Returns the cluster and the nodes' ids; when it fails, nothing stays
+    behind."""
     folder = state.home(environ)
     with state.alone(folder):
         before = state.load(folder)
@@ -61,7 +69,7 @@ def up(nodes: Sequence[LocalNode], environ: Mapping[str, str], alive: Alive, tel
                     f"a cluster of 'remora up' runs already, at {before.address}: use it, or stop it first with 'remora down'"
                 )
             _forget(folder, before)
-        return _Start(nodes, folder, environ, alive, tell).run()
+        return _Start(nodes, folder, environ, alive, tell, page).run()
 
 
 def down(environ: Mapping[str, str], tell: Tell) -> LocalCluster | None:
@@ -82,7 +90,16 @@ def down(environ: Mapping[str, str], tell: Tell) -> LocalCluster | None:
 class _Start:
     """One attempt; what it started is on disk before the next step is taken."""
 
-    def __init__(self, nodes: Sequence[LocalNode], folder: Path, environ: Mapping[str, str], alive: Alive, tell: Tell) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[LocalNode],
+        folder: Path,
+        environ: Mapping[str, str],
+        alive: Alive,
+        tell: Tell,
+        page: Page | None,
+    ) -> None:
+        self._page = page
         self._nodes = nodes
         self._folder = folder
         self._environ = node_environment(environ)
@@ -111,6 +128,8 @@ class _Start:
             for node in self._nodes[1:]:
                 self._launch(node, (f"--address={self._cluster.address}",))
             self._await(len(self._nodes))
+            if self._page is not None:
+                self._serve(self._page)
             self._cluster = self._cluster.with_members()
             state.save(self._folder, self._cluster)
         except BaseException as error:
@@ -142,6 +161,26 @@ class _Start:
             raise self._failed(node.name, log)
         self._cluster = self._cluster.with_node(StartedNode(node.name, Session(leader), str(log)))
         state.save(self._folder, self._cluster)
+
+    def _serve(self, page: Page) -> None:
+        """Start the page. Whoever opens it before it serves waits in the line of its socket."""
+        log = self._folder / "logs" / "dashboard.log"
+        with _listening(PAGE_PORT) as bound, log.open("wb") as output:
+            child = subprocess.Popen(
+                page(bound.fileno(), self._cluster.address),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environ,
+                cwd="/",
+                start_new_session=True,
+                pass_fds=(bound.fileno(),),
+            )
+            address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        leader = process(child.pid)
+        if leader is not None:
+            self._cluster = self._cluster.with_dashboard(StartedNode(address, Session(leader), str(log)))
+            state.save(self._folder, self._cluster)
 
     def _await(self, count: int) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -216,6 +255,21 @@ def _listens(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _listening(port: int) -> socket.socket:
+    """Return a socket that listens on loopback: on this port, or where it is taken on any."""
+    for wanted in (port, 0):
+        found = socket.socket()
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind(("127.0.0.1", wanted))
+            found.listen(64)
+        except OSError:
+            found.close()
+            continue
+        return found
+    raise RemoraError("no port of 127.0.0.1 is free for the dashboard")
 
 
 def _free_ports(count: int) -> list[int]:

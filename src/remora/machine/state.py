@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from remora.errors import InvalidInputError
 from remora.machine.processes import Process, Session, boot_id, seen_now
@@ -27,26 +28,33 @@ class StartedNode:
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """A cluster on this machine; the first node is the head. ``auth`` is the value of RAY_AUTH_MODE that it was given."""
+    """A cluster on this machine; the first node is the head. ``auth`` is the value of RAY_AUTH_MODE that it was given;
+    ``dashboard`` serves the page, and is named after its address."""
 
     address: str
     folder: str
     boot: str
     auth: str = ""
     nodes: tuple[StartedNode, ...] = ()
+    dashboard: StartedNode | None = None
 
     def sessions(self) -> list[Session]:
         """The sessions to look at: none when the machine was started anew since."""
-        return [node.session for node in self.nodes] if self.boot == boot_id() else []
+        started = (*self.nodes, *([self.dashboard] if self.dashboard is not None else ()))
+        return [each.session for each in started] if self.boot == boot_id() else []
 
     def is_alive(self) -> bool:
-        return any(session.living() for session in self.sessions())
+        """Whether anything of its nodes runs; the page alone is no cluster."""
+        return any(session.living() for session in self.sessions()[: len(self.nodes)])
 
     def has_head(self) -> bool:
         return any(session.leader.is_alive() for session in self.sessions()[:1])
 
     def with_node(self, node: StartedNode) -> LocalCluster:
         return replace(self, nodes=(*self.nodes, node))
+
+    def with_dashboard(self, dashboard: StartedNode) -> LocalCluster:
+        return replace(self, dashboard=dashboard)
 
     def with_members(self) -> LocalCluster:
         """With everything that runs in the sessions now, so that they are known again when a leader is gone."""
@@ -66,15 +74,9 @@ def load(folder: Path) -> LocalCluster | None:
     path = _file(folder)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        nodes = tuple(
-            StartedNode(
-                node["name"],
-                Session(Process(**node["session"]["leader"]), tuple(Process(**each) for each in node["session"]["members"])),
-                node["log"],
-            )
-            for node in value["nodes"]
-        )
-        return LocalCluster(value["address"], value["folder"], value["boot"], value["auth"], nodes)
+        nodes = tuple(_started(node) for node in value["nodes"])
+        dashboard = _started(value["dashboard"]) if value.get("dashboard") is not None else None
+        return LocalCluster(value["address"], value["folder"], value["boot"], value["auth"], nodes, dashboard)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -135,3 +137,12 @@ def alone(folder: Path) -> Iterator[None]:
 
 def _file(folder: Path) -> Path:
     return folder / "up.json"
+
+
+def _started(value: Mapping[str, Any]) -> StartedNode:
+    session = value["session"]
+    return StartedNode(
+        value["name"],
+        Session(Process(**session["leader"]), tuple(Process(**each) for each in session["members"])),
+        value["log"],
+    )

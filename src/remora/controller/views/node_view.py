@@ -11,7 +11,9 @@ from remora.controller.views.status import node_row
 from remora.model.labels import show_labels
 from remora.model.requests import NodeClass
 from remora.model.resources import show_amounts
+from remora.model.selectors import LabelSelector
 from remora.model.strategies import ACTOR
+from remora.wire.classes import ClassSpec
 from remora.wire.owners import share_in
 from remora.wire.tokens import ACTORS, GROUPS, KEEP, TAKEN, class_of_token, is_token, slot_of_token
 
@@ -64,7 +66,7 @@ def running_on(controller: Controller, node_id: str) -> list[Running]:
         count = round(taken / TAKEN)
         spec = controller.roster.classes.get(class_id)
         if count > 0:
-            what = (spec.describe() or "any node") if spec is not None else "a class of before"
+            what = (_asks(spec) or "any node") if spec is not None else "a class of before"
             kind = _TAKERS.get(spec.takers, "task") if spec is not None else "task"
             cluster_id = (spec.cluster or "") if spec is not None else ""
             found.append(Running(kind, what, count, spec.choices if spec is not None else None, cluster_id=cluster_id))
@@ -111,8 +113,9 @@ def _in_words(controller: Controller, name: str, total: float, used: float) -> s
     class_id, slot, share = class_of_token(name), slot_of_token(name), share_in(name)
     if class_id is not None:
         spec = controller.roster.classes.get(class_id)
-        asks = spec.describe() if spec is not None else "a class of before"
-        what = f"work that asks for {asks}" if asks else "work that asks for no labels and tolerates no taint"
+        asks = _asks(spec) if spec is not None else "a class of before"
+        whose = f"work of {spec.cluster}" if spec is not None and spec.cluster is not None else "work"
+        what = f"{whose} that asks for {asks}" if asks else f"{whose} that asks for no labels and tolerates no taint"
         running = round(used / TAKEN)
         return f"{what} may run here" + (f", and {running:,} of it {'does' if running == 1 else 'do'}" if running else "")
     if slot is not None:
@@ -124,3 +127,9 @@ def _in_words(controller: Controller, name: str, total: float, used: float) -> s
         part = " (a part that a class selects)" if share.owner.is_part else ""
         return f"{share.owner.account} may use {total:g} {share.resource} here{part}, and uses {used:g}"
     return "the machine is kept: something was promised here" if name == KEEP else name
+
+
+def _asks(spec: ClassSpec) -> str:
+    """Return what a class asks for; empty where any node will do."""
+    said = spec.describe()
+    return "" if said == str(LabelSelector()) else said

@@ -15,8 +15,10 @@ from remora.controller.controller import Controller
 from remora.controller.picture import real
 from remora.controller.views.machine_words import machines
 from remora.controller.views.status import node_row, waiting_row
-from remora.controller.views.tree_view import root_row, tree
+from remora.controller.views.tree_view import tree
+from remora.kernel.state.cluster_tree import READY
 from remora.port.contract import Demand
+from remora.wire.fences import ROOT
 from remora.wire.tokens import slot_of_token
 
 MOST_KINDS = 200
@@ -25,6 +27,19 @@ MOST_KINDS = 200
 _MOST_EXPLAINED = 8
 _KEPT_SECONDS = 5.0
 _SOON = "it has just begun to wait: why is said in a moment"
+
+
+_ROOT: dict[str, Any] = {
+    "cluster_id": ROOT,
+    "parent": None,
+    "job_id": "",
+    "state": READY,
+    "spec": {},
+    "min": {},
+    "max": {},
+    "lowering": {},
+}
+"""What it has and uses is the sum over the nodes, which are there too."""
 
 
 @dataclass
@@ -49,7 +64,7 @@ def overview(controller: Controller, since: int) -> dict[str, Any]:
         "nodes": _nodes(controller, glance),
         "waiting": waiting[:MOST_KINDS],
         "kinds_left_out": len(waiting[MOST_KINDS:]),
-        "virtual_clusters": [{**root_row(controller.cluster), "nodes": []}, *tree(controller)],
+        "virtual_clusters": [_ROOT, *tree(controller, labels=False)],
         "events": journal.entries(since),
         "number": journal.number,
         "set_aside": controller.context.aside.rows(),
@@ -58,6 +73,11 @@ def overview(controller: Controller, since: int) -> dict[str, Any]:
     }
     planned = machines(controller)
     return found if planned is None else {**found, "machines": planned}
+
+
+def waiting_kinds(controller: Controller) -> list[dict[str, Any]]:
+    """Return what waits by kinds, as it is shown at a glance."""
+    return [row for row in _waiting(controller, _glances.setdefault(controller, _Glance())) if row]
 
 
 def _nodes(controller: Controller, glance: _Glance) -> list[dict[str, Any]]:

@@ -32,15 +32,15 @@ def look_at(controller: Controller, cluster_id: str) -> dict[str, Any]:
     return {"cluster_id": cluster_id, "state": record.state, **where}
 
 
-def tree(controller: Controller) -> list[dict[str, Any]]:
+def tree(controller: Controller, *, labels: bool = True) -> list[dict[str, Any]]:
     """Return every virtual cluster, parents first; not those that are closed and have given everything back, nor what placement
     groups have, which is used by whom they lie in."""
     records = (record for record in controller.registry.records.values() if record.group is None)
-    return [describe(controller, record) for record in records if record.has_something]
+    return [describe(controller, record, labels=labels) for record in records if record.has_something]
 
 
-def describe(controller: Controller, record: Record) -> dict[str, Any]:
-    """Return one virtual cluster in plain values."""
+def describe(controller: Controller, record: Record, *, labels: bool = True) -> dict[str, Any]:
+    """Return one virtual cluster in plain values; the labels of its virtual nodes only where they are asked for."""
     vcluster = record.vcluster
     parent = vcluster.parent
     total: Units = {}
@@ -55,7 +55,7 @@ def describe(controller: Controller, record: Record) -> dict[str, Any]:
                 "node_id": node_id,
                 "parent": above.vnode_id if above is not None else node_id,
                 "fixed": vnode.fixed,
-                "labels": labels_of(controller.cluster, vnode),
+                "labels": labels_of(controller.cluster, vnode) if labels else {},
                 "total": Resources(vnode.total).to_dict(),
                 "used": Resources(vnode.used).to_dict(),
             }

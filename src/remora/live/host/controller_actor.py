@@ -22,6 +22,7 @@ from remora.controller.engine import Engine
 from remora.live import installed
 from remora.live.adapter import unpatched
 from remora.live.adapter.ray_port import RayPort
+from remora.live.host.exporting import Exporter
 from remora.live.host.group_host import GroupHost
 from remora.live.host.hearing import Hearing
 from remora.live.link import CONTROLLER, NAMESPACE, forget_class, link
@@ -59,6 +60,7 @@ class ControllerActor:
             os._exit(1)
         self._ends_at: float | None = None  # since everything was withdrawn
         self._hearing = Hearing(engine, groups, self._withdrawn)
+        Exporter(engine).start()
 
     def ask(self, data: bytes) -> bytes:
         return self._hearing.answer(data)
