@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tests.world import faults, script
@@ -13,10 +14,11 @@ from tests.world.processes import Driver, Process
 from tests.world.submitting import Scope, create_actor, create_group, end_group, enter, leave, submit_task
 from tests.world.world import node_id_of, short
 
+from remora.errors import InvalidVirtualClusterError
 from remora.model.node_types import NodeType, NodeTypes
-from remora.model.resources import Resources
+from remora.model.resources import UNIT, Resources
 from remora.model.taints import split_taints
-from remora.wire.calls import DropObject, LabelNode, PutObject, TaintNode
+from remora.wire.calls import DropObject, LabelNode, PutObject, ResizeCluster, SetPriority, TaintNode
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -105,6 +107,43 @@ class Acting:
             self._opening[action.name].append(close)
         elif action.name in self.world.scopes:
             close(self.world.scopes[action.name])
+
+    def _resizes(self, action: script.Resizes) -> None:
+        """What is lowered may be used for as long as its work runs; what is raised has room once that is answered."""
+        scope = self.world.scopes.get(action.name)
+        try:
+            wanted = scope.spec.with_maximum({"CPU": round(action.cpus * UNIT)}) if scope is not None else None
+        except InvalidVirtualClusterError:
+            return  # below its minimum: the tests of the controller see that this is refused
+        if scope is None or wanted is None or scope.closed or self.admin is None:
+            return
+        before, is_lower = scope.cap("CPU"), (scope.cap("CPU") or inf) > action.cpus
+        scope.allows(wanted)
+        if is_lower:
+            scope.spec = wanted
+        self.unanswered += 1
+
+        def then(_: Any, error: Exception | None) -> None:
+            self.unanswered -= 1
+            if error is None and not is_lower:
+                scope.spec = wanted
+            self.world.note("{} may have {} CPU, after {}: {}", action.name, action.cpus, before, error)
+
+        self.world.host.send(self.admin, ResizeCluster(scope.cluster_id, {"CPU": action.cpus}, self.world.new_ask("")), then)
+
+    def _prioritizes(self, action: script.Prioritizes) -> None:
+        opening = self.opening.get(action.name)
+        scope = self.world.scopes.get(action.name)
+        cluster_id = next(iter(self.world.cluster_ids.values()), None) if opening is not None else None
+        cluster_id = scope.cluster_id if scope is not None else cluster_id
+        if cluster_id is None or self.admin is None:
+            return
+        self.unanswered += 1
+
+        def then(_: Any, __: Exception | None) -> None:
+            self.unanswered -= 1
+
+        self.world.host.send(self.admin, SetPriority(cluster_id, action.priority, self.world.new_ask("")), then)
 
     def _inside(self, job: str, cluster: str, then: Callable[[Driver, Scope | None], None], name: str = "") -> None:
         """Do it in a virtual cluster: once that is open, and not where it never opens."""
@@ -283,6 +322,8 @@ _ACT: dict[type, Callable[..., None]] = {
     script.JobEnds: Acting._job_ends,
     script.OpensCluster: Acting._opens_cluster,
     script.ClosesCluster: Acting._closes_cluster,
+    script.Resizes: Acting._resizes,
+    script.Prioritizes: Acting._prioritizes,
     script.Submits: Acting._submits,
     script.Streams: Acting._streams,
     script.Creates: Acting._creates,

@@ -213,7 +213,7 @@ class Checks:
         for cluster in scope.chain() if scope is not None else ():
             used = self.used_in(cluster)
             for resource in amounts:
-                cap = cluster.cap(resource)
+                cap = cluster.most(resource)
                 if cap is not None and used.get(resource, 0.0) > cap + 1e-6:
                     who = ", ".join(f"{who} ({amount:g})" for who, amount in self.users_of(cluster, resource))
                     raise Failure(

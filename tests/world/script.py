@@ -275,6 +275,30 @@ class ClosesCluster:
 
 
 @dataclass(frozen=True)
+class Resizes:
+    """An operator gives a virtual cluster another maximum."""
+
+    at: float
+    name: str
+    cpus: float
+
+    def show(self) -> str:
+        return f"the maximum of virtual cluster {self.name} is set to {self.cpus:g} CPU"
+
+
+@dataclass(frozen=True)
+class Prioritizes:
+    """An operator gives a virtual cluster, which may wait, another priority."""
+
+    at: float
+    name: str
+    priority: int
+
+    def show(self) -> str:
+        return f"the priority of virtual cluster {self.name} is set to {self.priority}"
+
+
+@dataclass(frozen=True)
 class Submits:
     at: float
     job: str
@@ -398,6 +422,8 @@ Action = Union[  # noqa: UP007 - used at run time
     JobEnds,
     OpensCluster,
     ClosesCluster,
+    Resizes,
+    Prioritizes,
     Submits,
     Streams,
     Creates,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.world import rewriting
@@ -45,6 +45,17 @@ class Scope:
     closed: bool = False
     used: bool = False
     ask: str = ""
+    past: list[VirtualCluster] = field(default_factory=list)
+
+    def allows(self, spec: VirtualCluster) -> None:
+        """It is given another maximum: what it was allowed before may run for as long as it does."""
+        self.past += [self.spec, spec]
+
+    def most(self, name: str) -> float | None:
+        """The most that may be in use of a resource, by any maximum that it ever had."""
+        caps = [replace(self, spec=spec, past=[]).cap(name) for spec in (self.spec, *self.past)]
+        known = [cap for cap in caps if cap is not None]
+        return max(known) if len(known) == len(caps) else None
 
     def chain(self) -> list[Scope]:
         return [self, *(self.parent.chain() if self.parent is not None else ())]

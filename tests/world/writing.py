@@ -26,8 +26,10 @@ from tests.world.script import (
     OpensCluster,
     Options,
     Pairs,
+    Prioritizes,
     PutsObject,
     RemovesGroup,
+    Resizes,
     Rule,
     Submits,
     Taints,
@@ -51,6 +53,7 @@ class Writer:
         self.chance = Random(f"script {seed}")
         # Dice of their own, so that lives without domains are what they were before there were any.
         self.domains = Random(f"domains {seed}") if seed % 4 == 3 else None
+        self.operates = Random(f"operators {seed}")
         self.length = length or self.chance.choice((4, 8, 8, 14))
         self.seconds = self.chance.choice((3.0, 6.0, 12.0))
         self.actions: list[Action] = []
@@ -273,6 +276,12 @@ class Writer:
         self.actions.append(OpensCluster(at, name, job, parent, self.spec(), chance.choice((0, 0, 1)), timeout, idle))
         if chance.random() < 0.5:
             self.actions.append(ClosesCluster(self.when(at + 0.2), name))
+        if self.operates.random() < 0.25:  # dice of their own, or every life would be another
+            cpus = float(self.operates.choice((1, 2, 3, 4, 6)))
+            self.actions.append(Resizes(round(self.operates.uniform(at + 0.3, at + self.seconds), 3), name, cpus))
+        if self.operates.random() < 0.1:
+            when = round(self.operates.uniform(at + 0.1, at + self.seconds), 3)
+            self.actions.append(Prioritizes(when, name, self.operates.choice((-1, 5))))
 
     # Placement groups
 
