@@ -100,9 +100,9 @@ class Hub:
         self._pages.add(page)
         told_state = ""
         try:
+            self._awake.set()  # what was seen may be old
             if self._seen is not None and not self.state()["message"]:
                 yield self._snapshot()
-            self._awake.set()  # what was seen may be old
             told_at = time.monotonic()
             while not self._stopped:
                 with contextlib.suppress(asyncio.TimeoutError):

@@ -17,21 +17,39 @@ from remora.dashboard.guarding import Rules
 from remora.dashboard.hub import Hub
 from remora.dashboard.repeating import Repeats
 from remora.dashboard.routing import Dashboard
+from remora.wire import calls
 
-_backend = MemoryBackend()
-_backend.port.join("aaaa1111", {"CPU": 4}, {"zone": "a"})
-_backend.port.join("bbbb2222", {"CPU": 4}, {"zone": "b"})
-settled(_backend)
-_app = api(Dashboard(_backend, Rules(), Hub(_backend, idle_seconds=60), Repeats()))
+
+class Late:
+    """A backend that is made when the first test begins: the tests are listed before, in every process."""
+
+    made: MemoryBackend
+
+    def ask(self, call: calls.Call) -> Any:
+        return self.made.ask(call)
+
+    def explain(self, id_or_name: str) -> list[dict[str, Any]]:
+        return self.made.explain(id_or_name)
+
+    def start(self) -> None:
+        self.made.start()
+
+
+_late = Late()
+_app = api(Dashboard(_late, Rules(), Hub(_late, idle_seconds=60), Repeats()))
 schema = schemathesis.openapi.from_asgi("/openapi.json", _app).exclude(path="/stream")  # it never ends
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    _backend.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 4})
-    _backend.create("j2", flexible_resource_min={"CPU": 8})
+    made = _late.made = MemoryBackend()
+    made.port.join("aaaa1111", {"CPU": 4}, {"zone": "a"})
+    made.port.join("bbbb2222", {"CPU": 4}, {"zone": "b"})
+    settled(made)
+    made.create(flexible_resource_min={"CPU": 1}, flexible_resource_max={"CPU": 4})
+    made.create("j2", flexible_resource_min={"CPU": 8})
     yield
-    _backend.close()
+    made.close()
 
 
 @schema.parametrize()
