@@ -46,17 +46,19 @@ def test_a_taint_that_is_set_on_the_page_moves_real_tasks(open_page: Open, live:
 
 def test_a_queued_job_is_seen_to_start_when_another_is_closed_on_the_page(open_page: Open, live: Live) -> None:
     page = open_page(f"{live.page}/#clusters")
-    entered, done = threading.Event(), threading.Event()
+    full, entered, done = threading.Event(), threading.Event(), threading.Event()
 
     def second() -> None:
+        full.wait(60)
         with remora.VirtualCluster(flexible_resource_min={"CPU": 3}, timeout=100):
             entered.set()
             done.wait(60)
 
+    thread = threading.Thread(target=second)  # what is started inside a virtual cluster is inside of it
+    thread.start()
     with remora.VirtualCluster(flexible_resource_min={"CPU": 3}):
         (first,) = [row["cluster_id"] for row in remora.virtual_clusters()]
-        thread = threading.Thread(target=second)
-        thread.start()
+        full.set()
         try:
             expect(page.locator("tbody tr")).to_have_count(1)
             assert not entered.is_set()
