@@ -5,6 +5,7 @@ One driver for all, so that workers are started once; a process of its own, so t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -27,8 +28,9 @@ def run_page(page: str) -> str:
     namespace: dict[str, object] = {"__name__": "__main__"}
     signal.alarm(_PAGE_SECONDS)
     try:
-        for block in blocks(page, "py"):
-            exec(compile(block, page, "exec"), namespace)
+        with contextlib.redirect_stdout(sys.stderr):  # what an example prints is not what we say
+            for block in blocks(page, "py"):
+                exec(compile(block, page, "exec"), namespace)
     except Exception:  # noqa: BLE001 - whatever an example raises is what the test tells
         return traceback.format_exc()
     finally:
