@@ -593,3 +593,17 @@ def test_what_wants_to_be_in_the_zone_of_another_gets_a_machine_there():
     c.submit("actor", resources={"CPU": 1}, labels={"svc": "db"})
     c.submit("actor", resources={"CPU": 1}, scheduling_strategy=actor_affinity(label_in("svc", ["db"], topology="zone")))
     assert dict(c.plan().add) == {"there": 1}
+
+
+def test_what_keeps_apart_by_zone_in_a_virtual_cluster_is_planned_for():
+    """Whom it has rules about is looked up where there are no virtual clusters."""
+    c = make()
+    c.add_node("n1", resources={"CPU": 2}, labels={"zone": "a"})
+    vc = c.create_virtual_cluster({"flexible_resource_max": {"CPU": 8}})
+    apart = actor_affinity(label_not_in("type", ["cat"], False, topology="zone"))
+    cats = [
+        c.submit("actor", name=f"cat-{number}", labels={"type": "cat"}, scheduling_strategy=apart, virtual_cluster=vc)
+        for number in range(2)
+    ]
+    assert [cat.state for cat in cats] == ["PLACED", "PENDING"]
+    assert c.plan().add

@@ -69,7 +69,7 @@ class Company:
                 self.apart[other] |= 1 << number
 
     def _admitted(self, demand: Demand) -> NodeSet:
-        request = demand.request
+        request = replace(demand.request, cluster=None)  # there are no virtual clusters here
         return screened(self._cluster, Query(request, request.choices[0], demand.labels, demand.workload_id))
 
     def _put(self, demand: Demand, number: int) -> Workload:
