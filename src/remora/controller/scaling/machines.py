@@ -179,7 +179,7 @@ class Machines:
         self._is_told = True
         if now < self._go_on_until:  # what waits has yet to be reported, and to become old enough
             asked = {name: self._goals.get(name, 0) - self.count(name) for name in self.survey.asked}
-            wanted = {**wanted, **{name: count for name, count in asked.items() if count > wanted.get(name, 0)}}
+            wanted = self._beside({name: count for name, count in asked.items() if count > 0}, wanted)
         limited = {name: self._limited(name, count, now) for name, count in wanted.items()}
         before, self._wanted = self._wanted, {name: count for name, count in sorted(limited.items()) if count > 0}
         self._goals = {name: count + self.count(name) for name, count in self._wanted.items()}
@@ -304,6 +304,16 @@ class Machines:
         """Return how many more machines there may be of all types together."""
         most = self.table.types.most if self.table is not None else None
         return NO_LIMIT if most is None else max(most - sum(bool(name) for name in self._live.values()), 0)
+
+    def _beside(self, asked: Mapping[str, int], wanted: Mapping[str, int]) -> dict[str, int]:
+        """Return what is asked for already, and of what is wanted besides as many as there may be."""
+        found, room = dict(asked), self._room() - sum(asked.values())
+        for name, count in wanted.items():
+            more = min(count - found.get(name, 0), room)
+            if more > 0:
+                found[name] = found.get(name, 0) + more
+                room -= more
+        return found
 
     def _limited(self, name: str, count: int, now: float) -> int:
         if now - self._joined_at.get(name, -1e9) >= JOINED_SECONDS:

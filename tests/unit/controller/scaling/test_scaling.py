@@ -564,6 +564,17 @@ def test_what_one_before_asked_for_is_withdrawn_when_nobody_needs_it(world: Scal
     assert world.settle() == {}
 
 
+def test_what_one_before_asked_for_and_what_is_needed_now_are_together_no_more_than_there_may_be(world: ScalingWorld) -> None:
+    world.scaler.types = parse_node_types({**TYPES, "max_workers": 2})
+    world.scaler.asked = {"gpu": Request(2)}
+    world.restart()
+    world.wait_for(8)
+    world.pass_time(machines.JOINED_SECONDS - 0.5, every=0.25)
+    assert all(sum(ask.values()) <= 2 for ask in world.scaler.asks)
+    world.pass_time(machines.JOINED_SECONDS, every=0.25)
+    assert world.scaler.asks[-1] == {"web": 2}, "what one before asked for is not needed"
+
+
 def test_machines_that_one_before_kept_are_let_go_when_nothing_is_promised_there(world: ScalingWorld) -> None:
     cluster = world.create(flexible_resource_min={"CPU": 2})
     world.settle()
